@@ -52,7 +52,7 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenize
                          const std::string& chat_template, TrainOn train_on)
     : tokenizer_(tokenizer), train_on_(train_on) {
   Hasher hasher;
-  hasher.add("chat encoder v1");
+  hasher.add("chat encoder v2");
   hasher.add(tokenizer.document_fingerprint());
   hasher.add(static_cast<std::int64_t>(train_on));
   std::optional<ChatTemplateSource> source =

@@ -13,8 +13,10 @@ std::vector<std::size_t> token_ends(const Tokenizer& tokenizer, std::string_view
   std::vector<std::size_t> ends;
   std::size_t end = 0;
   for (const std::int32_t& id : ids) {
-    const std::string bytes = ends.empty() ? tokenizer.decode(std::span(&id, 1))
-                                           : tokenizer.decode_continued(std::span(&id, 1));
+    std::string bytes = ends.empty() ? tokenizer.decode(std::span(&id, 1))
+                                     : tokenizer.decode_continued(std::span(&id, 1));
+    // SentencePiece's mark behind a special token decodes to a space that the text may lack.
+    if (bytes.starts_with(' ') && (end == text.size() || text[end] != ' ')) bytes.erase(0, 1);
     if (text.compare(end, bytes.size(), bytes) != 0) return {};
     end += bytes.size();
     ends.push_back(end);
@@ -50,7 +52,9 @@ LearnedTokens encode_plain(const Tokenizer& tokenizer, const RenderedChat& chat)
   for (std::size_t i = 0; i < ends.size(); ++i) {
     const std::size_t begin = i == 0 ? 0 : ends[i - 1];
     while (span != chat.learned.end() && span->end <= begin) ++span;
-    result.learned[i] = span != chat.learned.end() && span->begin < ends[i];
+    // A token without a byte, a mark, belongs to the text that follows.
+    const std::size_t end = std::max(ends[i], begin + 1);
+    result.learned[i] = span != chat.learned.end() && span->begin < end;
   }
   return result;
 }

@@ -2,6 +2,7 @@
 """What transformers renders, encodes and masks for chat templates.
 
 Usage: chat_oracle.py [--tokenizer FILE] [--make-tokenizer] [--short] -o CASES TEMPLATE...
+       chat_oracle.py --characters tests/golden/tokenizers -o tests/golden/chat/characters.jsonl
        chat_oracle.py --check FOLDER      # FOLDER/expected.jsonl still says what transformers does
 
 A case is a line of JSON: template (a path, or a name beside the cases), variables, then text, ids and mask, or error.
@@ -87,13 +88,13 @@ def make_tokenizer(path):
     tokenizer.save(path)
 
 
-def case_of(tokenizer, name, source, conversation, tools, prompt):
-    variables = {"messages": conversation, "tools": tools, "documents": None, "add_generation_prompt": prompt, **SPECIAL}
+def case_of(tokenizer, name, source, conversation, tools, prompt, special=SPECIAL):
+    variables = {"messages": conversation, "tools": tools, "documents": None, "add_generation_prompt": prompt, **special}
     case = {"template": name, "variables": variables}
     try:
         (text,), spans = chat_template_utils.render_jinja_template(
             [[{key: value for key, value in each.items() if value is not None} for each in conversation]],
-            tools=tools, chat_template=source, return_assistant_tokens_mask=True, add_generation_prompt=prompt, **SPECIAL)
+            tools=tools, chat_template=source, return_assistant_tokens_mask=True, add_generation_prompt=prompt, **special)
     except Exception as error:  # whatever the template or the library throws
         return {**case, "error": type(error).__name__}
     ends = [[len(text[:place].encode()) for place in span] for span in spans[0]]
@@ -123,12 +124,38 @@ def cases(tokenizer_file, templates, short):
                 yield json.dumps(case, ensure_ascii=False, separators=(",", ":"))
 
 
+# Tokenizers of characters put a mark before a text, and behind each special token.
+SPANS = ("{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{{ eos_token }}"
+         "{% endgeneration %}{{ bos_token }}{% else %}[inst] {{ m.content }} [/inst]{{ SEPARATOR }}{% endif %}{% endfor %}")
+CHARACTERS = ["llama2", "mistral", "gemma", "unigram_nfkc", "unigram_nmt"]
+
+
+def character_cases(folder):
+    """Texts with spans, ids and masks for tokenizers whose tokens do not spell the text byte for byte."""
+    talks = [[message("user", "Hello there"), message("assistant", "Four. Five")],
+             [message("user", "Und 3\n 4?"), message("assistant", " ja, neun"), message("user", "x"),
+              message("assistant", "die Antwort\n\n1")]]
+    for name in CHARACTERS:
+        path = os.path.join(folder, name + ".json")
+        special = {"bos_token": "<s>", "eos_token": "</s>"}
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=path, **special)
+        for separator in ("", "</s>"):
+            source = SPANS.replace("SEPARATOR", repr(separator))
+            for talk in talks:
+                if name.startswith("unigram"):  # their normalisers would change these texts
+                    talk = [{**m, "content": m["content"].lower().replace("\n", "/")} for m in talk]
+                case = case_of(tokenizer, name, source, talk, None, False, special)
+                yield json.dumps({"tokenizer": name, **{key: case[key] for key in ("text", "spans", "ids", "mask")}},
+                                 ensure_ascii=False, separators=(",", ":"))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--check")
     parser.add_argument("--tokenizer")
     parser.add_argument("--make-tokenizer", action="store_true")
     parser.add_argument("--short", action="store_true")
+    parser.add_argument("--characters", help="a folder of tokenizers: their cases alone")
     parser.add_argument("-o", "--output")
     parser.add_argument("templates", nargs="*")
     options = parser.parse_args()
@@ -138,13 +165,16 @@ def main():
             kept = stream.read().splitlines()
         names = sorted(name for name in os.listdir(folder) if name.endswith(".jinja"))
         found = list(cases(os.path.join(folder, "tokenizer.json"), [os.path.join(folder, n) for n in names], True))
+        with open(os.path.join(folder, "characters.jsonl"), encoding="utf-8") as stream:
+            kept += stream.read().splitlines()
+        found += character_cases(os.path.join(folder, "../tokenizers"))
         differing = sum(a != b for a, b in zip(kept, found)) + abs(len(kept) - len(found))
         print(f"{len(found)} cases, {differing} differ")
         return 1 if differing else 0
     if options.make_tokenizer:
         make_tokenizer(options.tokenizer)
     with open(options.output, "w", encoding="utf-8") as stream:
-        for line in cases(options.tokenizer, sorted(options.templates), options.short):
+        for line in character_cases(options.characters) if options.characters else cases(options.tokenizer, sorted(options.templates), options.short):
             stream.write(line + "\n")
     return 0
 

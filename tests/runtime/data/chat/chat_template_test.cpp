@@ -67,6 +67,31 @@ TEST(ChatTemplate, CasesOfAFolderGivenByTheEnvironment) {
   expect_like_transformers(path, 1);
 }
 
+// A mark before a text and behind each special token is a token, or part of one, without a byte of
+// the text.
+TEST(ChatTemplate, IdsAndMasksOfTokenizersOfCharactersAreThoseOfTransformers) {
+  for (const ChatCase& example : chat_cases(golden_chat("characters.jsonl"))) {
+    const std::string name = example.text("tokenizer");
+    const auto tokenizer = make_tokenizer(std::string(SLUICE_SOURCE_DIR) +
+                                          "/tests/golden/tokenizers/" + name + ".json");
+    RenderedChat chat{example.text("text"), {}};
+    for (const jinja::Value& span : example.at("spans")->as_list()->items) {
+      const auto& ends = span.as_list()->items;
+      chat.learned.push_back({static_cast<std::size_t>(*ends[0].as_integer()),
+                              static_cast<std::size_t>(*ends[1].as_integer())});
+    }
+    const LearnedTokens made = encode_chat(*tokenizer, chat);
+    std::string mask;
+    for (const std::uint8_t learned : made.learned) mask += learned != 0 ? '1' : '0';
+    const std::string ids = jinja::to_json(*example.at("ids"), {});
+    EXPECT_EQ(ids_text(made.ids), ids) << name << ": " << chat.text;
+    EXPECT_EQ(mask, example.text("mask")) << name << ": " << chat.text;
+    // What is learned changes no id.
+    const LearnedTokens all = encode_chat(*tokenizer, {chat.text, {{0, chat.text.size()}}});
+    EXPECT_EQ(ids_text(all.ids), ids) << name << ": " << chat.text;
+  }
+}
+
 TEST(ChatTemplate, AnswersFollowTheirPromptsWhereNoBlockMarksThem) {
   const ChatTemplate chat = chat_template_of(kChatMl);
   const Conversation talk = conversation_from(kTalk);
