@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "runtime/data/tokenizer/added_tokens.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 #include "runtime/data/tokenizer/tokenizer_json_write.hpp"
 #include "runtime/data/tokenizer/tokenizer_source.hpp"
@@ -19,7 +20,7 @@ Json eos_of(const HfTokens& tokens) {
   return tokens.eos.size() == 1 ? Json(tokens.eos.front()) : Json(tokens.eos);
 }
 
-std::string tokenizer_config(const Tokenizer& tokenizer, bool is_json, const HfTokens& tokens,
+std::string tokenizer_config(const Tokenizer& tokenizer, TokenizerKind kind, const HfTokens& tokens,
                              const ModelOptions& model) {
   Json json{{"tokenizer_class", "PreTrainedTokenizerFast"},
             {"model_max_length", model.seq},
@@ -28,7 +29,14 @@ std::string tokenizer_config(const Tokenizer& tokenizer, bool is_json, const HfT
   if (!tokens.eos.empty()) json["eos_token"] = tokenizer.decode({&end, 1});
   if (tokens.bos) json["bos_token"] = tokenizer.decode({&*tokens.bos, 1});
   // Only a tokenizer.json says that its special tokens are recognised in a text.
-  if (!is_json) json["split_special_tokens"] = true;
+  if (kind != TokenizerKind::kJson) json["split_special_tokens"] = true;
+  // A tokenizer.json has its tokens in the file.
+  for (const AddedToken& token : tokenizer.chat_tokens()) {
+    if (kind != TokenizerKind::kSentencePiece) break;
+    json["added_tokens_decoder"][std::to_string(token.id)] = {
+        {"content", token.content}, {"lstrip", token.lstrip},           {"rstrip", token.rstrip},
+        {"normalized", false},      {"single_word", token.single_word}, {"special", true}};
+  }
   return json.dump(2) + "\n";
 }
 
@@ -44,7 +52,6 @@ void add_tokenizer(HfExportOptions& options, const std::string& spec, const Toke
                    const ModelOptions& model) {
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(spec);
   const TokenizerSource source = find_tokenizer(spec);
-  const bool is_json = source.kind == TokenizerKind::kJson;
   HfTokens& tokens = options.tokens;
   std::set<std::int32_t> ends(record.end_tokens.begin(), record.end_tokens.end());
   if (tokenizer->end_of_text() < model.vocab) ends.insert(tokenizer->end_of_text());
@@ -58,7 +65,7 @@ void add_tokenizer(HfExportOptions& options, const std::string& spec, const Toke
     options.made = {{"tokenizer.json", write_tokenizer_json(spec)}};
   }
   options.made.push_back(
-      {"tokenizer_config.json", tokenizer_config(*tokenizer, is_json, tokens, model)});
+      {"tokenizer_config.json", tokenizer_config(*tokenizer, source.kind, tokens, model)});
   if (options.carried_config.empty() || tokens.replace) {
     options.made.push_back({"generation_config.json", generation_config(tokens)});
   }

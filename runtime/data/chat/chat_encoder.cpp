@@ -6,6 +6,7 @@
 
 #include "runtime/data/chat/jinja/strings.hpp"
 #include "runtime/data/hash.hpp"
+#include "runtime/data/tokenizer/added_tokens.hpp"
 
 namespace sluice {
 namespace {
@@ -54,6 +55,12 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenize
   Hasher hasher;
   hasher.add("chat encoder v2");
   hasher.add(tokenizer.document_fingerprint());
+  for (const AddedToken& token : tokenizer.chat_tokens()) {
+    hasher.add(token.content);
+    hasher.add(std::int64_t{token.id});
+    hasher.add(std::int64_t{token.lstrip} | std::int64_t{token.rstrip} << 1U |
+               std::int64_t{token.single_word} << 2U);
+  }
   hasher.add(static_cast<std::int64_t>(train_on));
   std::optional<ChatTemplateSource> source =
       chat_template.empty() ? template_beside(tokenizer_spec) : find_chat_template(chat_template);

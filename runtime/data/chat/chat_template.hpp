@@ -70,9 +70,9 @@ struct LearnedTokens {
 };
 
 // Encodes the text as a whole. A token is learned if it holds a byte of a learned part. A tokenizer
-// whose tokens do not spell the text byte for byte encodes each part by itself. The names of
-// end-of-text and of Tokenizer::leading() in the text are these tokens, as in transformers, also if
-// the tokenizer takes names for ordinary text.
+// that rewrites the text (NFKC, lower case) encodes each part by itself. The names of end-of-text,
+// Tokenizer::leading() and Tokenizer::chat_tokens() in the text are these tokens, as in
+// transformers, also if the tokenizer takes names for ordinary text.
 [[nodiscard]] LearnedTokens encode_chat(const Tokenizer& tokenizer, const RenderedChat& chat);
 // A prompt and its completion, without a template: the completion and end-of-text are learned, or
 // all with TrainOn::kAll.

@@ -1,20 +1,27 @@
 #include <algorithm>
 
 #include "runtime/data/chat/chat_template.hpp"
+#include "runtime/data/tokenizer/added_tokens.hpp"
 
 namespace sluice {
 namespace {
 
 using jinja::Span;
 
+std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view text,
+                                 bool continued) {
+  return continued ? tokenizer.encode_continued(text) : tokenizer.encode(text);
+}
+
 // End of each token in the text; empty if the tokens do not spell it.
 std::vector<std::size_t> token_ends(const Tokenizer& tokenizer, std::string_view text,
-                                    const std::vector<std::int32_t>& ids) {
+                                    const std::vector<std::int32_t>& ids, bool continued) {
   std::vector<std::size_t> ends;
   std::size_t end = 0;
   for (const std::int32_t& id : ids) {
-    std::string bytes = ends.empty() ? tokenizer.decode(std::span(&id, 1))
-                                     : tokenizer.decode_continued(std::span(&id, 1));
+    const bool is_first = ends.empty() && !continued;
+    std::string bytes = is_first ? tokenizer.decode(std::span(&id, 1))
+                                 : tokenizer.decode_continued(std::span(&id, 1));
     // SentencePiece's mark behind a special token decodes to a space that the text may lack.
     if (bytes.starts_with(' ') && (end == text.size() || text[end] != ' ')) bytes.erase(0, 1);
     if (text.compare(end, bytes.size(), bytes) != 0) return {};
@@ -25,11 +32,12 @@ std::vector<std::size_t> token_ends(const Tokenizer& tokenizer, std::string_view
 }
 
 // Each part between the ends of spans by itself.
-LearnedTokens encode_parts(const Tokenizer& tokenizer, const RenderedChat& chat) {
+LearnedTokens encode_parts(const Tokenizer& tokenizer, const RenderedChat& chat, bool continued) {
   LearnedTokens result;
   const auto add = [&](std::size_t begin, std::size_t end, bool learned) {
     if (begin == end) return;
-    const auto ids = tokenizer.encode(std::string_view(chat.text).substr(begin, end - begin));
+    const std::string_view part = std::string_view(chat.text).substr(begin, end - begin);
+    const auto ids = encode(tokenizer, part, continued);
     result.ids.insert(result.ids.end(), ids.begin(), ids.end());
     result.learned.resize(result.ids.size(), learned);
   };
@@ -43,10 +51,11 @@ LearnedTokens encode_parts(const Tokenizer& tokenizer, const RenderedChat& chat)
   return result;
 }
 
-LearnedTokens encode_plain(const Tokenizer& tokenizer, const RenderedChat& chat) {
-  LearnedTokens result{tokenizer.encode(chat.text), {}};
-  const std::vector<std::size_t> ends = token_ends(tokenizer, chat.text, result.ids);
-  if (ends.empty() && !chat.text.empty()) return encode_parts(tokenizer, chat);
+// `continued`: behind a special token, where no mark is put before the text.
+LearnedTokens encode_plain(const Tokenizer& tokenizer, const RenderedChat& chat, bool continued) {
+  LearnedTokens result{encode(tokenizer, chat.text, continued), {}};
+  const std::vector<std::size_t> ends = token_ends(tokenizer, chat.text, result.ids, continued);
+  if (ends.empty() && !chat.text.empty()) return encode_parts(tokenizer, chat, continued);
   result.learned.resize(result.ids.size());
   auto span = chat.learned.begin();
   for (std::size_t i = 0; i < ends.size(); ++i) {
@@ -59,22 +68,20 @@ LearnedTokens encode_plain(const Tokenizer& tokenizer, const RenderedChat& chat)
   return result;
 }
 
-struct Special {
-  std::int32_t id;
-  std::string name;
-};
-
 // Special tokens whose names the tokenizer takes for ordinary text: templates write them as text.
-std::vector<Special> unrecognised(const Tokenizer& tokenizer) {
+AddedTokens unrecognised(const Tokenizer& tokenizer) {
+  const std::span<const AddedToken> chat = tokenizer.chat_tokens();
+  std::vector<AddedToken> specials(chat.begin(), chat.end());
   std::vector<std::int32_t> ids(tokenizer.leading().begin(), tokenizer.leading().end());
   ids.push_back(tokenizer.end_of_text());
-  std::vector<Special> specials;
   for (const std::int32_t id : ids) {
-    std::string name = tokenizer.decode({&id, 1});
-    if (name.empty() || tokenizer.encode(name) == std::vector{id}) continue;
-    specials.push_back({id, std::move(name)});
+    AddedToken token;
+    token.content = tokenizer.decode({&id, 1});
+    token.id = id;
+    if (token.content.empty() || tokenizer.encode(token.content) == std::vector{id}) continue;
+    specials.push_back(std::move(token));
   }
-  return specials;
+  return AddedTokens(std::move(specials));
 }
 
 RenderedChat part_of(const RenderedChat& chat, std::size_t begin, std::size_t end) {
@@ -94,24 +101,17 @@ void append(const LearnedTokens& part, LearnedTokens& to) {
 }  // namespace
 
 LearnedTokens encode_chat(const Tokenizer& tokenizer, const RenderedChat& chat) {
-  const std::vector<Special> specials = unrecognised(tokenizer);
   LearnedTokens result;
   std::size_t at = 0;
-  while (at < chat.text.size()) {
-    std::size_t next = chat.text.size();
-    const Special* found = nullptr;
-    for (const Special& special : specials) {
-      const std::size_t place = chat.text.find(special.name, at);
-      if (place >= next) continue;
-      next = place;
-      found = &special;
+  unrecognised(tokenizer).visit(chat.text, [&](std::string_view text, std::int32_t id) {
+    const RenderedChat part = part_of(chat, at, at + text.size());
+    if (id < 0) {
+      append(encode_plain(tokenizer, part, at > 0), result);
+    } else {
+      append({{id}, {static_cast<std::uint8_t>(!part.learned.empty())}}, result);
     }
-    append(encode_plain(tokenizer, part_of(chat, at, next)), result);
-    if (found == nullptr) break;
-    at = next + found->name.size();
-    const RenderedChat name = part_of(chat, next, at);
-    append({{found->id}, {static_cast<std::uint8_t>(!name.learned.empty())}}, result);
-  }
+    at += text.size();
+  });
   return result;
 }
 

@@ -135,7 +135,7 @@ BpeModel read_gpt2_files(const std::string& vocab_path, const std::string& merge
     const auto index = static_cast<std::size_t>(id);
     return model.pieces[index].size() > 1 && (index >= made.size() || !made[index]);
   });
-  model.added = folder.added;
+  model.added = special_tokens_of(folder, model.pieces);
   model.pattern = kGpt2Pattern;
   model.name = "gpt2 (" + vocab_path + ")";
   model.fingerprint = text_fingerprint(TokenizerKind::kGpt2, {vocab_text, merges_text});

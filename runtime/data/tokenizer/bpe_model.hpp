@@ -17,7 +17,7 @@ struct BpeModel {
   std::string pattern;             // cuts the text into words; empty: the text is one word
   bool whole_words_first = false;  // a word that is a piece is that piece, whatever the merges say
   EndOfText end;
-  std::vector<AddedToken> added;  // of the folder; ordinary text to encode()
+  std::vector<AddedToken> added;  // Tokenizer::chat_tokens()
   std::string name;
   std::string fingerprint;
 };

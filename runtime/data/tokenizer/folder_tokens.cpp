@@ -86,11 +86,23 @@ void read_added(const fs::path& path, const Json& json, std::vector<AddedToken>&
   }
 }
 
-std::string eos_token_of(const Json& config) {
-  const auto found = config.find("eos_token");
-  if (found == config.end()) return "";
-  const Json token = found->is_object() ? found->value("content", Json()) : *found;
+// A token is a string, or an object with `content`.
+std::string content_of(const Json& value) {
+  const Json token = value.is_object() ? value.value("content", Json()) : value;
   return token.is_string() ? token.get<std::string>() : "";
+}
+
+std::vector<std::string> special_names(const Json& config) {
+  std::vector<std::string> names;
+  const auto add = [&](const Json& value) {
+    if (std::string name = content_of(value); !name.empty()) names.push_back(std::move(name));
+  };
+  for (const auto& [key, value] : config.items()) {
+    if (key.ends_with("_token")) add(value);
+  }
+  const Json more = config.value("additional_special_tokens", Json());
+  for (const Json& value : more.is_array() ? more : Json::array()) add(value);
+  return names;
 }
 
 // A number, or a list of numbers.
@@ -153,11 +165,27 @@ FolderTokens read_folder_tokens(const TokenizerSource& source) {
   tokens.path = config_path.string();
   const Json config = read_object(config_path);
   if (config.is_object()) {
-    tokens.eos_token = eos_token_of(config);
+    tokens.eos_token = content_of(config.value("eos_token", Json()));
+    tokens.names = special_names(config);
     read_decoder(config_path, config.value("added_tokens_decoder", Json()), tokens.added);
   }
   read_added(added_path, read_object(added_path), tokens.added);
   tokens.eos_ids = read_eos_ids(folder);
+  return tokens;
+}
+
+std::vector<AddedToken> special_tokens_of(const FolderTokens& folder,
+                                          const std::vector<std::string>& pieces) {
+  std::vector<AddedToken> tokens = folder.added;
+  for (const std::string& name : folder.names) {
+    const auto found = std::find(pieces.begin(), pieces.end(), name);
+    AddedToken token;
+    token.content = name;
+    token.id = static_cast<std::int32_t>(found - pieces.begin());
+    const auto is_same = [&](const AddedToken& there) { return there.id == token.id; };
+    if (found == pieces.end() || std::any_of(tokens.begin(), tokens.end(), is_same)) continue;
+    tokens.push_back(std::move(token));
+  }
   return tokens;
 }
 

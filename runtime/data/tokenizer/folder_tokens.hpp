@@ -15,6 +15,7 @@ namespace sluice {
 
 struct FolderTokens {
   std::string path;                   // tokenizer_config.json, for messages
+  std::vector<std::string> names;     // bos_token, eos_token ... of tokenizer_config.json
   std::string eos_token;              // of tokenizer_config.json; empty: none
   std::vector<std::int32_t> eos_ids;  // eos_token_id of generation_config.json, else of config.json
   std::vector<AddedToken> added;      // of added_tokens.json and added_tokens_decoder
@@ -38,5 +39,9 @@ struct EndOfText {
 [[nodiscard]] EndOfText settle_special_tokens(std::vector<std::string>& pieces,
                                               const FolderTokens& folder, bool with_added,
                                               const std::function<bool(std::int32_t)>& is_special);
+
+// The added tokens, and the pieces that tokenizer_config.json names as special tokens.
+[[nodiscard]] std::vector<AddedToken> special_tokens_of(const FolderTokens& folder,
+                                                        const std::vector<std::string>& pieces);
 
 }  // namespace sluice

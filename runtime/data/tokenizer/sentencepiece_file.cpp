@@ -119,6 +119,7 @@ class Reader {
       const std::uint64_t type = model_.pieces[index].type;
       return type == kControl || type == kUserDefined;
     });
+    parts.chat = chat_tokens(folder, parts.pieces);
     parts.unknown = unknown_;
     std::unique_ptr<Charsmap> charsmap;
     if (!model_.charsmap.empty()) charsmap = std::make_unique<Charsmap>(path_, model_.charsmap);
@@ -238,6 +239,25 @@ class Reader {
     options.fuse_unknown = true;
     options.byte_fallback = model_.byte_fallback;
     return std::make_unique<CharBpe>(names, merges(ids), options);
+  }
+
+  // Control pieces and the folder's tokens. encode() recognises user-defined pieces itself.
+  [[nodiscard]] std::vector<AddedToken> chat_tokens(const FolderTokens& folder,
+                                                    const std::vector<std::string>& pieces) const {
+    std::vector<AddedToken> tokens = special_tokens_of(folder, pieces);
+    std::erase_if(tokens, [this](const AddedToken& token) {
+      const auto index = static_cast<std::size_t>(token.id);
+      return index < model_.pieces.size() && model_.pieces[index].type == kUserDefined;
+    });
+    for (std::size_t id = 0; id < model_.pieces.size(); ++id) {
+      if (model_.pieces[id].type != kControl) continue;
+      AddedToken token;
+      token.content = model_.pieces[id].text;
+      token.id = static_cast<std::int32_t>(id);
+      const auto is_same = [&](const AddedToken& there) { return there.id == token.id; };
+      if (std::none_of(tokens.begin(), tokens.end(), is_same)) tokens.push_back(std::move(token));
+    }
+    return tokens;
   }
 
   static void user_defined(TokenizerParts& parts, const std::string& text, std::int32_t id) {

@@ -25,6 +25,7 @@ struct TokenizerParts {
   std::int32_t unknown = -1;          // Tokenizer::kind(); -1: none
   std::vector<std::int32_t> leading;  // Tokenizer::leading()
   std::vector<AddedToken> added;
+  std::vector<AddedToken> chat;  // Tokenizer::chat_tokens()
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   PieceDecoder decoder;
@@ -45,6 +46,7 @@ class TextTokenizer : public Tokenizer {
   [[nodiscard]] std::string decode_continued(std::span<const std::int32_t> ids) const override;
   [[nodiscard]] TokenKind kind(std::int32_t id) const override;
   [[nodiscard]] std::span<const std::int32_t> leading() const override { return parts_.leading; }
+  [[nodiscard]] std::span<const AddedToken> chat_tokens() const override { return parts_.chat; }
   [[nodiscard]] const std::string& name() const override { return parts_.name; }
   [[nodiscard]] const std::string& fingerprint() const override { return parts_.fingerprint; }
   [[nodiscard]] std::string document_fingerprint() const override {

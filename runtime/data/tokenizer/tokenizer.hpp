@@ -14,6 +14,8 @@
 
 namespace sluice {
 
+struct AddedToken;
+
 // A text that the tokenizer cannot split, from its byte `offset` on.
 class TokenizeError : public Error {
  public:
@@ -60,6 +62,8 @@ class Tokenizer {
   // Tokens that the tokenizer's own library puts before a prompt, as Llama 3's <|begin_of_text|>;
   // mostly none. encode() omits them, since training documents have none.
   [[nodiscard]] virtual std::span<const std::int32_t> leading() const { return {}; }
+  // Special tokens that encode() takes for ordinary text and that a chat template writes by name.
+  [[nodiscard]] virtual std::span<const AddedToken> chat_tokens() const { return {}; }
   // For people: "bytes", "gpt2 (/path/vocab.json)".
   [[nodiscard]] virtual const std::string& name() const = 0;
   // Tokenizers with equal fingerprints encode alike.

@@ -1,4 +1,5 @@
 // The token that ends a document: what the files beside a tokenizer's file say of it.
+#include "runtime/data/chat/chat_template.hpp"
 #include "runtime/data/prepare/prepare_tokens.hpp"
 #include "runtime/data/token_cache.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
@@ -77,6 +78,24 @@ TEST_F(EndOfText, MayBeATokenOfAddedTokensJson) {
   EXPECT_THAT(message_of([&] { (void)gpt2(); }),
               AllOf(HasSubstr("'<|im_end|>' has the id 97, which is 'a'"),
                     HasSubstr("the files are of two tokenizers")));
+}
+
+// Ids as transformers 5.24 makes of such a folder.
+TEST_F(EndOfText, AddedTokensAreTokensOfChatTextsAlone) {
+  beside(
+      "tokenizer_config.json",
+      R"({"bos_token": "est", "added_tokens_decoder": {"271": {"content": "<|u|>", "rstrip": true}}})");
+  beside("added_tokens.json", R"({"<|im|>": 270})");
+  const auto made = gpt2();
+  const LearnedTokens chat =
+      encode_chat(*made, {"<|im|>low<|u|> \n low<|endoftext|>est", {{6, 14}}});
+  EXPECT_THAT(chat.ids, ::testing::ElementsAre(270, 257, 271, 257, 268, 261));
+  EXPECT_THAT(chat.learned, ::testing::ElementsAre(0, 1, 1, 0, 0, 0));
+  EXPECT_GT(made->encode("<|im|>").size(), 1U);
+  // Written as a tokenizer.json, the tokens are in the file.
+  write_file(folder_ / "out/tokenizer.json", write_tokenizer_json(folder_ / "files"));
+  EXPECT_EQ(encode_chat(*make_tokenizer(folder_ / "out"), {"<|im|>low<|u|> low", {}}).ids,
+            (std::vector<std::int32_t>{270, 257, 271, 257}));
 }
 
 TEST_F(EndOfText, FollowsPreparedDocuments) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <span>
 
+#include "runtime/data/chat/chat_template.hpp"
 #include "runtime/data/tokenizer/sentencepiece_file.hpp"
 #include "runtime/data/tokenizer/tokenizer_json_write.hpp"
 #include "tests/fuzz/targets.hpp"
@@ -73,6 +74,19 @@ TEST_F(SentencePiece, BpeMergesByScore) {
   EXPECT_THAT(made->encode("aab"), ElementsAre(9));
   EXPECT_THAT(made->encode("a<u>ab  "), ElementsAre(4, 8, 6, 3, 3));
   EXPECT_THAT(made->encode_continued("ab"), ElementsAre(6));
+}
+
+// Ids as transformers 5.24 makes of such a folder: no mark behind a special token.
+TEST_F(SentencePiece, ControlPiecesAreTokensOfChatTextsAlone) {
+  write_file(folder_ / "added_tokens.json", R"({"<im>": 10})");
+  const auto made = make(kReserved + kPieces + kUnigramType);
+  EXPECT_EQ(made->vocab_size(), 11);
+  const LearnedTokens chat = encode_chat(*made, {"<s>ab</s><u> ab<im>", {{9, 19}}});
+  EXPECT_THAT(chat.ids, ElementsAre(1, 6, 2, 8, 7, 10));
+  EXPECT_THAT(chat.learned, ElementsAre(0, 0, 0, 1, 1, 1));
+  EXPECT_THAT(encode_chat(*made, {"ab</s>", {}}).ids, ElementsAre(7, 2));
+  EXPECT_GT(made->encode("</s>").size(), 1U);  // ordinary text elsewhere
+  EXPECT_EQ(made->decode(std::vector<std::int32_t>{7, 10}), "ab<im>");
 }
 
 TEST_F(SentencePiece, BytesStandForCharactersWithoutAPiece) {
