@@ -53,7 +53,7 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenize
                          const std::string& chat_template, TrainOn train_on)
     : tokenizer_(tokenizer), train_on_(train_on) {
   Hasher hasher;
-  hasher.add("chat encoder v2");
+  hasher.add("chat encoder v3");
   hasher.add(tokenizer.document_fingerprint());
   for (const AddedToken& token : tokenizer.chat_tokens()) {
     hasher.add(token.content);

@@ -144,7 +144,21 @@ Value template_messages(const Value& messages) {
 }
 
 ChatTemplate::ChatTemplate(ChatTemplateSource source, const std::tm& now)
-    : source_(std::move(source)), template_(compiled(source_)), now_(now) {}
+    : source_(std::move(source)), template_(compiled(source_)), now_(now), turn_end_(turn_end()) {}
+
+std::string ChatTemplate::turn_end() const {
+  try {
+    const std::string text = render(
+        Value::list({chat_message("user", "q"), chat_message("assistant", std::string(kMarker))}),
+        Value::none(), false);
+    const std::size_t at = text.find(kMarker);
+    if (at == text.npos) return "";
+    return std::string(
+        jinja::strip(std::string_view(text).substr(at + kMarker.size()), "", false, true));
+  } catch (const jinja::RenderError&) {
+    return "";  // such a conversation is refused
+  }
+}
 
 jinja::Rendered ChatTemplate::rendered(const Value& messages, const Value& tools,
                                        bool add_generation_prompt) const {
@@ -230,7 +244,11 @@ Span ChatTemplate::substituted(const Conversation& conversation, std::size_t ind
   }
   Span span{at, text.size() - after.size()};
   const Value* end = source_.tokens.find("eos_token");
-  if (end != nullptr && after.starts_with(*end->as_text())) span.end += end->as_text()->size();
+  if (!turn_end_.empty() && after.starts_with(turn_end_)) {
+    span.end += turn_end_.size();
+  } else if (end != nullptr && after.starts_with(*end->as_text())) {
+    span.end += end->as_text()->size();
+  }
   return span;
 }
 

@@ -46,7 +46,8 @@ class ChatTemplate {
   // Answers are the text of {% generation %} blocks. Without such blocks an answer is what follows
   // the prompt for it (add_generation_prompt) up to the end of its message, end-of-turn token
   // included, without white space at its end. If the text before an answer depends on what follows,
-  // an answer is its content, and the end-of-sequence token if that follows at once.
+  // an answer is its content, and the end of the turn or the end-of-sequence token if that follows
+  // at once.
   // Throws jinja::RenderError also if an answer cannot be told from the text around it.
   [[nodiscard]] RenderedChat learn(const Conversation& conversation, TrainOn train_on) const;
 
@@ -57,10 +58,12 @@ class ChatTemplate {
                                    const std::string& text) const;
   [[nodiscard]] jinja::Span substituted(const Conversation& conversation, std::size_t index,
                                         const std::string& text) const;
+  [[nodiscard]] std::string turn_end() const;
 
   ChatTemplateSource source_;
   jinja::Template template_;
   std::tm now_;
+  std::string turn_end_;  // behind the content of a last answer, as "<|im_end|>"
 };
 
 // The ids of a conversation; learned[i] is 1 if the loss counts the prediction of ids[i].

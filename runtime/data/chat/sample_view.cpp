@@ -43,7 +43,8 @@ std::vector<Run> runs_of(const Tokenizer& tokenizer, const LearnedTokens& sample
                          std::size_t tokens) {
   std::vector<Run> runs;
   for (std::size_t i = 0; i < tokens; ++i) {
-    std::string bytes = tokenizer.decode(std::span(&sample.ids[i], 1));
+    const std::span<const std::int32_t> token(&sample.ids[i], 1);
+    std::string bytes = i == 0 ? tokenizer.decode(token) : tokenizer.decode_continued(token);
     const bool learned = sample.learned[i] != 0;
     if (runs.empty() || runs.back().learned != learned) {
       if (!runs.empty()) {

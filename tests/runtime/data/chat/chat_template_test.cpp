@@ -121,6 +121,17 @@ TEST(ChatTemplate, AnAnswerIsItsContentWhereTheTextBeforeDependsOnWhatFollows) {
               ElementsAre("b</s>", "d</s>"));
 }
 
+// Thinking is shown in the last answer alone; <|im_end|> is not the eos_token.
+TEST(ChatTemplate, AnEarlierAnswerIsLearnedWithTheEndOfItsTurn) {
+  const ChatTemplate chat = chat_template_of(
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+      "{% if m.role == 'assistant' and loop.last %}<think></think>{% endif %}"
+      "{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+  EXPECT_THAT(learned_parts(chat.learn(conversation_from(kTalk), TrainOn::kAssistant)),
+              ElementsAre("b<|im_end|>", "<think></think>d<|im_end|>"));
+}
+
 TEST(ChatTemplate, AnAnswerThatCannotBeFoundIsRefused) {
   const ChatTemplate chat = chat_template_of(
       "{{ messages | length }}{% for m in messages %}{{ m.content | length }}{% endfor %}");

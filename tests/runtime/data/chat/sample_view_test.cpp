@@ -38,6 +38,15 @@ TEST(SampleView, ALongSampleSaysHowMuchIsLeft) {
             "sample 1: 6 tokens, 6 learned\n[[ab]]\n... 4 more tokens\n");
 }
 
+TEST(SampleView, WordsKeepTheirSpaces) {
+  const auto tokenizer =
+      make_tokenizer(std::string(SLUICE_SOURCE_DIR) + "/tests/golden/tokenizers/llama2.json");
+  LearnedTokens sample{tokenizer->encode("the end of"), {}};
+  sample.learned.resize(sample.ids.size());
+  EXPECT_THAT(show_sample(*tokenizer, sample, 1, {.color = false}),
+              ::testing::HasSubstr("\nthe end of\n"));
+}
+
 TEST(SampleView, ACharacterBelongsToItsFirstToken) {
   const auto bytes = make_tokenizer("bytes");
   EXPECT_EQ(show_sample(*bytes, byte_sample("\u00e9x", 1), 1, {.color = false}),
