@@ -189,15 +189,16 @@ int run_checkpoint_export(const CheckpointCommand& command) {
   options.carried_config = carried_config(folders, model);
   options.companions = folders;
   const TokenizerRecord& record = checkpoint.manifest().run.tokenizer;
+  const bool chats = !config.run.data.sft.empty();
   if (record.known() && !command.tokenizer.empty()) {
     check_is_own_tokenizer(checkpoint, command.tokenizer, "--tokenizer");
   }
   if (record.known()) {
     options.companions = tokenizer_folders(command, record, checkpoint.path());
-    add_tokenizer(options, own_tokenizer(checkpoint), record, model);
+    add_tokenizer(options, own_tokenizer(checkpoint), record, model, chats);
   } else if (const std::string spec = tokenizer_of_old(command, folders, config.run);
              !spec.empty()) {
-    add_tokenizer(options, spec, record, model);
+    add_tokenizer(options, spec, record, model, chats);
   }
   const HfExportResult result =
       export_hf(files, command.out, make_model_spec(model), checkpoint_reader(checkpoint), options);

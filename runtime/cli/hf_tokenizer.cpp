@@ -21,15 +21,16 @@ Json eos_of(const HfTokens& tokens) {
 }
 
 std::string tokenizer_config(const Tokenizer& tokenizer, TokenizerKind kind, const HfTokens& tokens,
-                             const ModelOptions& model) {
+                             const ModelOptions& model, bool chats) {
   Json json{{"tokenizer_class", "PreTrainedTokenizerFast"},
             {"model_max_length", model.seq},
             {"clean_up_tokenization_spaces", false}};
   const std::int32_t end = tokenizer.end_of_text();
   if (!tokens.eos.empty()) json["eos_token"] = tokenizer.decode({&end, 1});
   if (tokens.bos) json["bos_token"] = tokenizer.decode({&*tokens.bos, 1});
-  // Only a tokenizer.json says that its special tokens are recognised in a text.
-  if (kind != TokenizerKind::kJson) json["split_special_tokens"] = true;
+  // Only a tokenizer.json says that its special tokens are recognised in a text. In a
+  // conversation they always are.
+  if (kind != TokenizerKind::kJson && !chats) json["split_special_tokens"] = true;
   // A tokenizer.json has its tokens in the file.
   for (const AddedToken& token : tokenizer.chat_tokens()) {
     if (kind != TokenizerKind::kSentencePiece) break;
@@ -49,7 +50,7 @@ std::string generation_config(const HfTokens& tokens) {
 }  // namespace
 
 void add_tokenizer(HfExportOptions& options, const std::string& spec, const TokenizerRecord& record,
-                   const ModelOptions& model) {
+                   const ModelOptions& model, bool chats) {
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(spec);
   const TokenizerSource source = find_tokenizer(spec);
   HfTokens& tokens = options.tokens;
@@ -65,7 +66,7 @@ void add_tokenizer(HfExportOptions& options, const std::string& spec, const Toke
     options.made = {{"tokenizer.json", write_tokenizer_json(spec)}};
   }
   options.made.push_back(
-      {"tokenizer_config.json", tokenizer_config(*tokenizer, source.kind, tokens, model)});
+      {"tokenizer_config.json", tokenizer_config(*tokenizer, source.kind, tokens, model, chats)});
   if (options.carried_config.empty() || tokens.replace) {
     options.made.push_back({"generation_config.json", generation_config(tokens)});
   }

@@ -11,8 +11,9 @@ namespace sluice {
 
 // Sets options.made and options.tokens: tokenizer.json, tokenizer_config.json and
 // generation_config.json for the tokenizer of `spec`, and the tokens that end a text. `record`: the
-// checkpoint's. Throws as make_tokenizer.
+// checkpoint's. `chats`: of a run on conversations, whose texts have special tokens by name. Throws
+// as make_tokenizer.
 void add_tokenizer(HfExportOptions& options, const std::string& spec, const TokenizerRecord& record,
-                   const ModelOptions& model);
+                   const ModelOptions& model, bool chats);
 
 }  // namespace sluice

@@ -68,6 +68,12 @@ TEST_F(Talks, AreLearnedEvaluatedAndAnswered) {
   EXPECT_EQ(answer.exit_code, 0) << answer.output;
   EXPECT_NE(answer.output.find("It is red.\n"), std::string::npos) << answer.output;
 
+  const Finished exported = run_program(scratch_, "checkpoint export ckpt -o hf");
+  EXPECT_EQ(exported.exit_code, 0) << exported.output;
+  // transformers would spell special tokens out in every turn but the first.
+  EXPECT_EQ(scratch_.read("hf/tokenizer_config.json").find("split_special_tokens"),
+            std::string::npos);
+
   const nlohmann::json alone = eval_json("");
   ASSERT_EQ(alone["files"].size(), 1U) << alone;
   EXPECT_EQ(alone["files"][0]["name"], "valid.jsonl");
