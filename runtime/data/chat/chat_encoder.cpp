@@ -25,16 +25,20 @@ std::tm template_time() {
   return time;
 }
 
-// The template in a tokenizer's folder, if it has one.
-std::optional<ChatTemplateSource> template_beside(const std::string& tokenizer) {
+// Empty: the tokenizer has none.
+std::string folder_of(const std::string& tokenizer) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (tokenizer == "bytes") return std::nullopt;
-  const fs::path folder = fs::is_directory(tokenizer, ignored) ? fs::path(tokenizer)
-                                                               : fs::path(tokenizer).parent_path();
+  if (tokenizer == "bytes") return "";
+  return fs::is_directory(tokenizer, ignored) ? tokenizer
+                                              : fs::path(tokenizer).parent_path().string();
+}
+
+// The template in a tokenizer's folder, if it has one.
+std::optional<ChatTemplateSource> template_beside(const std::string& folder) {
   if (folder.empty()) return std::nullopt;
   try {
-    return find_chat_template(folder.string());
+    return find_chat_template(folder);
   } catch (const ConfigError&) {
     return std::nullopt;
   }
@@ -62,9 +66,11 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenize
                std::int64_t{token.single_word} << 2U);
   }
   hasher.add(static_cast<std::int64_t>(train_on));
+  const std::string folder = folder_of(tokenizer_spec);
   std::optional<ChatTemplateSource> source =
-      chat_template.empty() ? template_beside(tokenizer_spec) : find_chat_template(chat_template);
+      chat_template.empty() ? template_beside(folder) : find_chat_template(chat_template);
   if (source) {
+    if (!folder.empty()) add_tokens_of(folder, *source);
     const std::int32_t end = tokenizer.end_of_text();
     add_token(tokenizer, {&end, 1}, "eos_token", *source);
     add_token(tokenizer, tokenizer.leading(), "bos_token", *source);

@@ -16,7 +16,8 @@ class ChatEncoder {
  public:
   // `chat_template` and `tokenizer` are data.chat_template and data.tokenizer. Without a
   // chat_template the tokenizer's folder may hold one. Without either, completions alone can be
-  // encoded. A template without special tokens of its own gets eos_token and bos_token of the
+  // encoded. A template takes the special tokens that its folder lacks from the
+  // tokenizer_config.json of the tokenizer's folder, else eos_token and bos_token from the
   // tokenizer. Throws as find_chat_template.
   ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenizer_spec,
               const std::string& chat_template, TrainOn train_on);

@@ -127,6 +127,17 @@ ChatTemplateSource find_chat_template(const std::string& path) {
   return source;
 }
 
+void add_tokens_of(const std::string& folder, ChatTemplateSource& source) {
+  const std::filesystem::path config = std::filesystem::path(folder) / "tokenizer_config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(config, ignored)) return;
+  const Value settings = config_of(config.string());
+  const Dict tokens = special_tokens(*settings.as_dict());
+  for (const auto& [name, token] : tokens.items()) {
+    if (source.tokens.find(name) == nullptr) source.tokens.set(name, token);
+  }
+}
+
 Value template_messages(const Value& messages) {
   std::vector<Value> changed = messages.as_list()->items;
   for (Value& message : changed) {

@@ -24,6 +24,10 @@ struct ChatTemplateSource {
 // if there is no template, IoError if a file cannot be read.
 [[nodiscard]] ChatTemplateSource find_chat_template(const std::string& path);
 
+// Sets the tokens that `source` lacks from the tokenizer_config.json in `folder`, if there is one.
+// Throws IoError if that file is damaged.
+void add_tokens_of(const std::string& folder, ChatTemplateSource& source);
+
 struct RenderedChat {
   std::string text;
   std::vector<jinja::Span> learned;  // rising, disjoint, none empty

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "runtime/data/chat/chat_encoder.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 #include "tests/runtime/data/chat/chat_testing.hpp"
 
@@ -130,6 +131,17 @@ TEST(ChatTemplate, AnEarlierAnswerIsLearnedWithTheEndOfItsTurn) {
       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
   EXPECT_THAT(learned_parts(chat.learn(conversation_from(kTalk), TrainOn::kAssistant)),
               ElementsAre("b<|im_end|>", "<think></think>d<|im_end|>"));
+}
+
+TEST(ChatTemplate, ATemplateElsewhereTakesTheTokensOfTheTokenizersFolder) {
+  const TempFolder folder;
+  write_small_gpt2(folder / "model");
+  write_file(folder / "model/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "est"})");
+  write_file(folder / "chat.jinja",
+             "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}");
+  const auto tokenizer = make_tokenizer(folder / "model");
+  const ChatEncoder encoder(*tokenizer, folder / "model", folder / "chat.jinja", TrainOn::kAll);
+  EXPECT_EQ(tokenizer->decode(encoder.encode(conversation_from(kTalk)).ids), "<s>aestbestcestdest");
 }
 
 TEST(ChatTemplate, AnAnswerThatCannotBeFoundIsRefused) {
