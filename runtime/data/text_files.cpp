@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/posix/io_error.hpp"
 #include "runtime/data/hash.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
@@ -17,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Prose, markup and source code; besides, every name of JSON lines and Parquet. Not other data such
-// as .json or .csv: who wants these says so with a glob.
+// Prose, markup and source code; besides, every name of JSON lines and Parquet. Other data such as
+// .json or .csv may be no text, and need a glob.
 constexpr std::array<std::string_view, 47> kTextExtensions{
     ".txt", ".text", ".md",  ".markdown", ".rst",   ".tex",  ".org", ".adoc", ".html",  ".htm",
     ".py",  ".pyi",  ".c",   ".h",        ".cc",    ".cpp",  ".cxx", ".hh",   ".hpp",   ".hxx",
@@ -32,21 +33,27 @@ std::string lower_extension(const fs::path& path) {
   return extension;
 }
 
-TextFormat format_by_name(const fs::path& path) {
+bool is_packed_name(const fs::path& path) {
   const std::string extension = lower_extension(path);
-  if (extension == ".gz" || extension == ".zst") {
+  return extension == ".gz" || extension == ".zst";
+}
+
+TextFormat format_by_name(const fs::path& path) {
+  if (is_packed_name(path)) {
     const TextFormat inner = format_by_name(path.stem());
     return inner == TextFormat::kParquet ? TextFormat::kPlain : inner;
   }
+  const std::string extension = lower_extension(path);
   if (extension == ".parquet") return TextFormat::kParquet;
   if (extension == ".jsonl" || extension == ".ndjson") return TextFormat::kJsonLines;
   return extension == ".json" ? TextFormat::kJson : TextFormat::kPlain;
 }
 
-bool is_text_name(const fs::path& path) {
+bool is_wanted(const fs::path& path, FolderFiles wanted) {
   const TextFormat format = format_by_name(path);
   if (format == TextFormat::kJsonLines || format == TextFormat::kParquet) return true;
-  const std::string extension = lower_extension(path);
+  if (wanted == FolderFiles::kConversations) return format == TextFormat::kJson;
+  const std::string extension = lower_extension(is_packed_name(path) ? path.stem() : path);
   return std::find(kTextExtensions.begin(), kTextExtensions.end(), extension) !=
          kTextExtensions.end();
 }
@@ -77,16 +84,44 @@ bool is_real_folder(const fs::directory_entry& entry) {
 
 using Found = std::vector<fs::path>;
 
-void search_folder(const fs::path& folder, Found& found) {
+// Appends the files to `found`, and the .json files that are not wanted to `json`.
+void search_folder(const fs::path& folder, FolderFiles wanted, Found& found, Found& json) {
   for (const fs::directory_entry& entry : entries_of(folder)) {
     std::error_code ignored;
     if (is_hidden(entry.path())) continue;
     if (is_real_folder(entry)) {
-      search_folder(entry.path(), found);
-    } else if (entry.is_regular_file(ignored) && is_text_name(entry.path())) {
-      found.push_back(entry.path());
+      search_folder(entry.path(), wanted, found, json);
+    } else if (entry.is_regular_file(ignored)) {
+      if (is_wanted(entry.path(), wanted)) {
+        found.push_back(entry.path());
+      } else if (format_by_name(entry.path()) == TextFormat::kJson) {
+        json.push_back(entry.path());
+      }
     }
   }
+}
+
+Found files_below(const std::string& folder, FolderFiles wanted, const std::string& key) {
+  Found found, json;
+  search_folder(folder, wanted, found, json);
+  const std::string glob = (fs::path(folder) / "**/*.json").string();
+  if (found.empty()) {
+    throw IoError(
+        key +
+            (wanted == FolderFiles::kConversations
+                 ? ": no conversations (.jsonl, .ndjson, .json, .parquet) in the folder " + folder
+                 : ": no text file (.txt .md .py ...) in the folder " + folder +
+                       "; name the files by a glob such as " +
+                       (json.empty() ? (fs::path(folder) / "**/*").string() : glob)),
+        folder);
+  }
+  if (!json.empty()) {
+    const std::size_t count = json.size();
+    log_info(key + ": not read: " + std::to_string(count) + " .json " +
+             (count == 1 ? "file" : "files") + " of the folder " + folder + ", e.g. " +
+             json[0].string() + "; the glob " + glob + " names them");
+  }
+  return found;
 }
 
 // The files below `folder` that components[at...] match.
@@ -136,18 +171,13 @@ std::string why_nothing(const std::string& spec) {
   return "no file matches '" + spec + "'";
 }
 
-Found files_of(const std::string& spec, const std::string& key) {
+Found files_of(const std::string& spec, const std::string& key, FolderFiles wanted) {
   std::error_code ignored;
   Found found;
   if (fs::is_regular_file(spec, ignored)) {
     found.emplace_back(spec);
   } else if (fs::is_directory(spec, ignored)) {
-    search_folder(spec, found);
-    if (found.empty()) {
-      throw IoError(key + ": no text file (.txt .md .py ...) in the folder " + spec +
-                        "; name the files by a glob such as " + spec + "/**/*",
-                    spec);
-    }
+    found = files_below(spec, wanted, key);
   } else if (has_wildcard(spec)) {
     const fs::path pattern = fs::path(spec).lexically_normal();
     std::vector<std::string> components;
@@ -253,12 +283,12 @@ bool matches_glob(std::string_view name, std::string_view pattern) {
 }
 
 std::vector<TextFile> find_text_files(const std::vector<std::string>& specs,
-                                      const std::string& key) {
+                                      const std::string& key, FolderFiles folder) {
   std::vector<TextFile> files;
   for (const std::string& spec : specs) {
     std::error_code ignored;
     const bool named = fs::is_regular_file(spec, ignored);
-    for (const fs::path& path : files_of(spec, key)) {
+    for (const fs::path& path : files_of(spec, key, folder)) {
       files.push_back(describe(path, named, key));
     }
   }

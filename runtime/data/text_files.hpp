@@ -16,6 +16,12 @@ enum class TextFormat {
   kParquet,    // .parquet: read as JSON lines, one for each row
 };
 
+// The files that a folder stands for, by extension. `.gz` or `.zst` may follow, but for Parquet.
+enum class FolderFiles {
+  kText,           // prose, source code, JSON lines, Parquet; .json files are named in the log
+  kConversations,  // JSON lines, .json, Parquet
+};
+
 struct TextFile {
   std::string path;  // absolute, without links
   std::int64_t size_bytes = 0;
@@ -26,14 +32,15 @@ struct TextFile {
   std::string key = "data.text";  // the key or the command that names the file, for messages
 };
 
-// Each spec is a file, a folder (all text files below it, by extension) or a glob. A glob names
+// Each spec is a file, a folder (the files below it that `folder` tells) or a glob. A glob names
 // files of any extension: `*`, `?`, `[a-z]` and `[!a-z]` within a name, `**` for any number of
 // folders, `\` before a literal character. Names that begin with a dot match only a pattern with
 // the dot. Links to folders below a folder or a wildcard are not followed. Relative paths start at
 // the working directory. The result is sorted by path, each file once. Throws IoError if a spec
 // matches no file or a folder cannot be read.
 [[nodiscard]] std::vector<TextFile> find_text_files(const std::vector<std::string>& specs,
-                                                    const std::string& key = "data.text");
+                                                    const std::string& key = "data.text",
+                                                    FolderFiles folder = FolderFiles::kText);
 
 // Of all files together.
 [[nodiscard]] std::int64_t bytes_of(const std::vector<TextFile>& files);

@@ -15,9 +15,9 @@
 namespace sluice {
 namespace {
 
-// Of a folder the files of JSON alone.
+// Of a folder or a glob the files of JSON alone.
 std::vector<TextFile> conversation_files(const std::string& path, const std::string& key) {
-  std::vector<TextFile> files = find_text_files({path}, key);
+  std::vector<TextFile> files = find_text_files({path}, key, FolderFiles::kConversations);
   std::erase_if(
       files, [](const TextFile& file) { return !file.named && file.format == TextFormat::kPlain; });
   if (files.empty()) {

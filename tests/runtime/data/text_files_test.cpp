@@ -57,6 +57,28 @@ TEST_F(Files, AFolderGivesItsTextFilesToTheBottom) {
                                       "sub/deep/f.PY", "x1/y/z.txt", "x2/y/z.txt"));
 }
 
+TEST_F(Files, AFolderOfConversationsGivesItsJson) {
+  for (const char* name : {"talks/a.json", "talks/b.json.zst", "talks/c.ndjson", "talks/d.parquet",
+                           "talks/e.txt.gz", "talks/f.csv"}) {
+    write_file(folder_ / name, name);
+  }
+  const auto names_of = [&](FolderFiles wanted) {
+    std::vector<std::string> names;
+    for (const TextFile& file : find_text_files({folder_ / "talks"}, "data.sft", wanted)) {
+      names.push_back(std::filesystem::path(file.path).filename().string());
+    }
+    return names;
+  };
+  EXPECT_THAT(names_of(FolderFiles::kConversations),
+              ElementsAre("a.json", "b.json.zst", "c.ndjson", "d.parquet"));
+  ::testing::internal::CaptureStderr();
+  EXPECT_THAT(names_of(FolderFiles::kText), ElementsAre("c.ndjson", "d.parquet", "e.txt.gz"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("not read: 2 .json files of the folder " + (folder_ / "talks") + ", e.g. " +
+                        (folder_ / "talks/a.json") + "; the glob " + (folder_ / "talks/**/*.json") +
+                        " names them"));
+}
+
 TEST_F(Files, Globs) {
   EXPECT_THAT(find({"*.txt"}), ElementsAre("a.txt", "odd[1].txt"));
   EXPECT_THAT(find({"*/d.py"}), ElementsAre("sub/d.py"));
