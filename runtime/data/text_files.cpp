@@ -107,12 +107,11 @@ Found files_below(const std::string& folder, FolderFiles wanted, const std::stri
   const std::string glob = (fs::path(folder) / "**/*.json").string();
   if (found.empty()) {
     throw IoError(
-        key +
-            (wanted == FolderFiles::kConversations
-                 ? ": no conversations (.jsonl, .ndjson, .json, .parquet) in the folder " + folder
-                 : ": no text file (.txt .md .py ...) in the folder " + folder +
-                       "; name the files by a glob such as " +
-                       (json.empty() ? (fs::path(folder) / "**/*").string() : glob)),
+        key + (wanted == FolderFiles::kConversations
+                   ? ": no conversations (.jsonl, .ndjson, .json, .parquet) in the folder " + folder
+                   : ": no text file (.txt .md .py ...) in the folder " + folder +
+                         "; name the files by a glob such as " +
+                         (json.empty() ? (fs::path(folder) / "**/*").string() : glob)),
         folder);
   }
   if (!json.empty()) {
@@ -282,8 +281,8 @@ bool matches_glob(std::string_view name, std::string_view pattern) {
   return pattern.find_first_not_of('*') == std::string_view::npos;
 }
 
-std::vector<TextFile> find_text_files(const std::vector<std::string>& specs,
-                                      const std::string& key, FolderFiles folder) {
+std::vector<TextFile> find_text_files(const std::vector<std::string>& specs, const std::string& key,
+                                      FolderFiles folder) {
   std::vector<TextFile> files;
   for (const std::string& spec : specs) {
     std::error_code ignored;

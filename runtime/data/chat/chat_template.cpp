@@ -77,11 +77,6 @@ Value messages_to(const Value& messages, std::size_t count) {
   return Value::list({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count)});
 }
 
-bool is_answer(const Value& message) {
-  const Value* role = message.as_dict() != nullptr ? message.as_dict()->find("role") : nullptr;
-  return role != nullptr && role->is_text() && *role->as_text() == "assistant";
-}
-
 // Rising and disjoint: spans that touch are joined, empty ones dropped.
 std::vector<Span> in_order(const std::vector<Span>& spans, std::size_t size) {
   std::vector<Span> result;
@@ -96,6 +91,18 @@ std::vector<Span> in_order(const std::vector<Span>& spans, std::size_t size) {
     }
   }
   return result;
+}
+
+// The gaps between rising and disjoint spans.
+std::vector<Span> outside(const std::vector<Span>& spans, std::size_t size) {
+  std::vector<Span> result;
+  std::size_t begin = 0;
+  for (const Span& span : spans) {
+    result.push_back({begin, span.begin});
+    begin = span.end;
+  }
+  result.push_back({begin, size});
+  return in_order(result, size);
 }
 
 }  // namespace
@@ -190,24 +197,48 @@ std::string ChatTemplate::render(const Value& messages, const Value& tools,
 RenderedChat ChatTemplate::learn(const Conversation& conversation, TrainOn train_on) const {
   jinja::Rendered result = rendered(conversation.messages, conversation.tools, false);
   RenderedChat chat{std::move(result.text), {}};
-  if (train_on == TrainOn::kAll) {
+  const std::vector<Value>& messages = conversation.messages.as_list()->items;
+  const bool weighted = std::any_of(messages.begin(), messages.end(), has_weight_0);
+  if (train_on == TrainOn::kAll && !weighted) {
     chat.learned = in_order({{0, chat.text.size()}}, chat.text.size());
     return chat;
   }
+  const bool marked = template_.has_generation();
   std::vector<Span> spans = std::move(result.generated);
-  if (!template_.has_generation()) {
-    const std::vector<Value>& messages = conversation.messages.as_list()->items;
-    for (std::size_t i = messages.size(); i-- > 0;) {
-      if (!is_answer(messages[i])) continue;
-      spans.insert(spans.begin(), answer(conversation, i, chat.text));
-      if (train_on == TrainOn::kLast) break;
+  std::vector<std::size_t> answers;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (is_answer(messages[i])) {
+      answers.push_back(i);
+    } else if (train_on == TrainOn::kAll && has_weight_0(messages[i])) {
+      throw jinja::RenderError("message " + std::to_string(i + 1) +
+                               " has weight 0, which data.train_on: all knows of answers alone");
     }
-  } else if (train_on == TrainOn::kLast && spans.size() > 1) {
-    spans.erase(spans.begin(), spans.end() - 1);
+  }
+  if (marked && weighted && spans.size() != answers.size()) {
+    throw jinja::RenderError("messages have weights, and the template marks " +
+                             std::to_string(spans.size()) + " answers of " +
+                             std::to_string(answers.size()));
+  }
+  if (train_on == TrainOn::kLast) {
+    if (spans.size() > 1) spans.erase(spans.begin(), spans.end() - 1);
+    if (answers.size() > 1) answers.erase(answers.begin(), answers.end() - 1);
+  }
+  if (!marked || weighted) {
+    // Of TrainOn::kAll the answers that are not learned.
+    const bool wanted = train_on != TrainOn::kAll;
+    std::vector<Span> chosen;
+    for (std::size_t i = answers.size(); i-- > 0;) {
+      if (has_weight_0(messages[answers[i]]) == wanted) continue;
+      chosen.insert(chosen.begin(),
+                    marked ? spans[i] : answer(conversation, answers[i], chat.text));
+    }
+    spans = std::move(chosen);
   }
   chat.learned = in_order(spans, chat.text.size());
-  if (chat.learned.empty()) throw jinja::RenderError("the template writes no answer");
-  return chat;
+  if (train_on == TrainOn::kAll) chat.learned = outside(chat.learned, chat.text.size());
+  if (!chat.learned.empty()) return chat;
+  throw jinja::RenderError(weighted ? "every answer that is to be learned has weight 0"
+                                    : "the template writes no answer");
 }
 
 Span ChatTemplate::answer(const Conversation& conversation, std::size_t index,

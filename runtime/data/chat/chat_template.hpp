@@ -51,7 +51,7 @@ class ChatTemplate {
   // the prompt for it (add_generation_prompt) up to the end of its message, end-of-turn token
   // included, without white space at its end. If the text before an answer depends on what follows,
   // an answer is its content, and the end of the turn or the end-of-sequence token if that follows
-  // at once.
+  // at once. An answer of weight 0 is not learned, whatever `train_on`.
   // Throws jinja::RenderError also if an answer cannot be told from the text around it.
   [[nodiscard]] RenderedChat learn(const Conversation& conversation, TrainOn train_on) const;
 

@@ -88,6 +88,15 @@ bool has_content(const Dict& message, const std::string& place) {
   return any;
 }
 
+void check_weight(const Dict& message, const std::string& place) {
+  const Value* weight = value_at(message, "weight");
+  if (weight == nullptr) return;
+  const double value = is_number(*weight) ? number_of(*weight) : -1;
+  if (value != 0 && value != 1) {
+    refuse(ConversationProblem::kShape, place + ": its weight is neither 0 nor 1");
+  }
+}
+
 Value checked_message(const Dict& given, const char* role_key, std::size_t index) {
   const std::string place = "message " + std::to_string(index + 1);
   const std::string name = text_at(given, role_key);
@@ -103,6 +112,7 @@ Value checked_message(const Dict& given, const char* role_key, std::size_t index
     if (key == role_key) continue;
     message.set(key == "value" && std::string_view(role_key) == "from" ? "content" : key, value);
   }
+  check_weight(message, place);
   const Value* calls = value_at(message, "tool_calls");
   const bool calls_tool = calls != nullptr && is_true(*calls);
   const bool content = has_content(message, place);
@@ -115,9 +125,15 @@ Value checked_message(const Dict& given, const char* role_key, std::size_t index
   return Value::dict(std::move(message));
 }
 
-Value checked_messages(const List& given, const char* role_key) {
+bool has_role(const Value& message, std::string_view role) {
+  const Value* held = message.as_dict() != nullptr ? message.as_dict()->find("role") : nullptr;
+  return held != nullptr && held->is_text() && *held->as_text() == role;
+}
+
+// `system`: of the object; a first message of the system takes its place.
+Value checked_messages(const List& given, const char* role_key, const std::string& system) {
   std::vector<Value> messages;
-  bool answered = false;
+  bool answered = false, learned = false;
   for (std::size_t i = 0; i < given.items.size(); ++i) {
     const Dict* message = given.items[i].as_dict();
     if (message == nullptr) {
@@ -125,16 +141,41 @@ Value checked_messages(const List& given, const char* role_key) {
                                               given.items[i].kind() + ", not an object");
     }
     messages.push_back(checked_message(*message, role_key, i));
-    answered = answered || *messages.back().as_dict()->find("role")->as_text() == "assistant";
+    answered = answered || is_answer(messages.back());
+    learned = learned || (is_answer(messages.back()) && !has_weight_0(messages.back()));
   }
   if (!answered) refuse(ConversationProblem::kNoAnswer, "no message of the assistant");
+  if (!learned) refuse(ConversationProblem::kNoAnswer, "every answer has weight 0");
+  if (!holds_only_blanks(system) && !has_role(messages[0], "system")) {
+    messages.insert(messages.begin(), chat_message("system", system));
+  }
   return Value::list(std::move(messages));
+}
+
+// Earlier turns: a list of pairs, question and answer.
+void add_history(const Dict& object, std::vector<Value>& messages) {
+  if (value_at(object, "history") == nullptr) return;
+  for (const Value& turn : list_at(object, "history").items) {
+    const List* pair = turn.as_list();
+    if (pair == nullptr || pair->items.size() != 2 || !pair->items[0].is_text() ||
+        !pair->items[1].is_text()) {
+      refuse(ConversationProblem::kShape,
+             "a turn of 'history' is no pair of strings, question and answer");
+    }
+    const std::string& answer = *pair->items[1].as_text();
+    if (holds_only_blanks(answer)) {
+      refuse(ConversationProblem::kEmptyAnswer, "an answer of 'history' is empty");
+    }
+    messages.push_back(chat_message("user", *pair->items[0].as_text()));
+    messages.push_back(chat_message("assistant", answer));
+  }
 }
 
 Value alpaca_messages(const Dict& object) {
   std::vector<Value> messages;
   const std::string system = text_at(object, "system", false);
   if (!system.empty()) messages.push_back(chat_message("system", system));
+  add_history(object, messages);
   std::string question = text_at(object, "instruction");
   const std::string input = text_at(object, "input", false);
   if (!input.empty()) question += "\n\n" + input;
@@ -157,12 +198,14 @@ Conversation conversation_of(const Dict& object, ConversationFormat format) {
   if (format == ConversationFormat::kAlpaca) {
     result.messages = alpaca_messages(object);
   } else if (format == ConversationFormat::kOpenAi) {
-    result.messages = checked_messages(list_at(object, "messages"), "role");
+    result.messages =
+        checked_messages(list_at(object, "messages"), "role", text_at(object, "system", false));
   } else if (format == ConversationFormat::kShareGpt) {
     const List& turns = list_at(object, "conversations");
     const Dict* first = turns.items.empty() ? nullptr : turns.items[0].as_dict();
     const bool roles = first != nullptr && first->find("role") != nullptr;
-    result.messages = checked_messages(turns, roles ? "role" : "from");
+    result.messages =
+        checked_messages(turns, roles ? "role" : "from", text_at(object, "system", false));
   } else {
     result.prompt = text_at(object, "prompt");
     result.completion = text_at(object, "completion");
@@ -207,6 +250,14 @@ Value chat_message(const std::string& role, std::string content) {
   message.set("role", Value::text(role));
   message.set("content", Value::text(std::move(content)));
   return Value::dict(std::move(message));
+}
+
+bool is_answer(const Value& message) { return has_role(message, "assistant"); }
+
+bool has_weight_0(const Value& message) {
+  const Value* weight =
+      message.as_dict() != nullptr ? value_at(*message.as_dict(), "weight") : nullptr;
+  return weight != nullptr && is_number(*weight) && number_of(*weight) == 0;
 }
 
 ConversationFormat format_of(const Value& object) {

@@ -27,7 +27,7 @@ enum class ConversationProblem : std::uint8_t {
   kShape,        // keys or values are missing or of another type
   kUnknownRole,  // a message of nobody known
   kEmptyAnswer,  // an answer without text and without a tool's call
-  kNoAnswer,     // no message of the assistant
+  kNoAnswer,     // no message of the assistant, or none to learn
   kTemplate,     // the chat template refuses the conversation
   kTooLong,      // more tokens than model.seq
 };
@@ -51,6 +51,11 @@ struct ConversationCounts {
 
 // {role: ROLE, content: CONTENT}
 [[nodiscard]] jinja::Value chat_message(const std::string& role, std::string content);
+
+// Of a message of Conversation::messages: the assistant's; with `weight: 0`, so that the loss leaves
+// the message out.
+[[nodiscard]] bool is_answer(const jinja::Value& message);
+[[nodiscard]] bool has_weight_0(const jinja::Value& message);
 
 // One object of a file as a conversation. `format` is not kAuto.
 struct ParsedConversation {

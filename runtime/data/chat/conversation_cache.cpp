@@ -18,7 +18,7 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view kConversationMagic = "SLUICECV";
-constexpr std::int64_t kConversationVersion = 1;
+constexpr std::int64_t kConversationVersion = 2;
 constexpr std::size_t kMostOfARound = 4096;  // conversations
 // Bytes that a conversation holds in memory besides its text, roughly.
 constexpr std::size_t kConversationBytes = 1024;

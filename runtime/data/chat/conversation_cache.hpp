@@ -26,7 +26,7 @@ inline constexpr std::int64_t kLearnedBit = std::int64_t{1} << 31;
 
 struct ConversationsHeader {
   char magic[8];               // "SLUICECV"
-  std::int64_t version;        // 1
+  std::int64_t version;        // 2
   std::int64_t conversations;  // that are in the cache
   std::int64_t text_bytes;
   std::array<std::int64_t, kConversationProblems> left_out;

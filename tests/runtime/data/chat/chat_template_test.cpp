@@ -161,6 +161,44 @@ TEST(ChatTemplate, AnAnswerThatCannotBeFoundIsRefused) {
             "template with {% generation %}");
 }
 
+TEST(ChatTemplate, AnAnswerOfWeight0IsContext) {
+  const Conversation talk = conversation_from(
+      R"([{"role":"user","content":"q"},{"role":"assistant","content":"one","weight":0},)"
+      R"({"role":"user","content":"r"},{"role":"assistant","content":"two","weight":1}])");
+  Conversation last = talk;
+  last.messages =
+      value_from(R"([{"role":"user","content":"q"},{"role":"assistant","content":"one"},)"
+                 R"({"role":"assistant","content":"two","weight":0}])");
+  const std::string plain =
+      "{% for m in messages %}<{{ m.role[0] }}>{{ m.content }};{% endfor %}"
+      "{% if add_generation_prompt %}<a>{% endif %}";
+  const std::string marked =
+      "{% for m in messages %}{% if m.role == 'user' %}<u>{{ m.content }};{% else %}<a>"
+      "{% generation %}{{ m.content }};{% endgeneration %}{% endif %}{% endfor %}";
+  for (const std::string& text : {plain, marked}) {
+    const ChatTemplate chat = chat_template_of(text);
+    EXPECT_THAT(learned_parts(chat.learn(talk, TrainOn::kAssistant)), ElementsAre("two;"));
+    EXPECT_THAT(learned_parts(chat.learn(talk, TrainOn::kLast)), ElementsAre("two;"));
+    EXPECT_THAT(learned_parts(chat.learn(talk, TrainOn::kAll)),
+                ElementsAre("<u>q;<a>", "<u>r;<a>two;"));
+    EXPECT_EQ(message_of<jinja::RenderError>([&] { (void)chat.learn(last, TrainOn::kLast); }),
+              "every answer that is to be learned has weight 0");
+  }
+  const std::string once =
+      "{% generation %}{{ messages[1].content }}{{ messages[3].content }}{% endgeneration %}";
+  EXPECT_EQ(message_of<jinja::RenderError>(
+                [&] { (void)chat_template_of(once).learn(talk, TrainOn::kAssistant); }),
+            "messages have weights, and the template marks 1 answers of 2");
+  Conversation question = talk;
+  question.messages = value_from(
+      R"([{"role":"user","content":"q","weight":0},{"role":"assistant","content":"one"}])");
+  EXPECT_THAT(learned_parts(chat_template_of(plain).learn(question, TrainOn::kAssistant)),
+              ElementsAre("one;"));
+  EXPECT_EQ(message_of<jinja::RenderError>(
+                [&] { (void)chat_template_of(plain).learn(question, TrainOn::kAll); }),
+            "message 1 has weight 0, which data.train_on: all knows of answers alone");
+}
+
 TEST(ChatTemplate, ACompletionIsLearnedWithItsEnd) {
   const auto bytes = make_tokenizer("bytes");
   Conversation pair;

@@ -53,6 +53,53 @@ TEST(Conversation, FormatsAreRecognised) {
   EXPECT_THAT(read_text(R"({"prompt":"p","completion":"c"})").conversations, ElementsAre("1: p|c"));
 }
 
+TEST(Conversation, ASystemTextAndEarlierTurnsAreMessages) {
+  const std::string system = R"([{"role": "system", "content": "s"}, )";
+  const std::string with_system = system + kHi.substr(1);
+  EXPECT_THAT(
+      read_text(
+          R"({"system":"s","conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"a"}]})")
+          .conversations,
+      ElementsAre("1: " + with_system));
+  EXPECT_THAT(read_text(R"({"system": "s", "messages": )" + kHi + "}").conversations,
+              ElementsAre("1: " + with_system));
+  EXPECT_THAT(read_text(R"({"system": "t", "messages": )" + with_system + "}").conversations,
+              ElementsAre("1: " + with_system));
+  EXPECT_THAT(read_text(R"({"system": " ", "messages": )" + kHi + "}").conversations,
+              ElementsAre("1: " + kHi));
+  const std::string alpaca = R"({"instruction":"q","output":"a","history":)";
+  EXPECT_THAT(read_text(alpaca + R"([["b","c"]],"system":"s"})").conversations,
+              ElementsAre("1: " + system +
+                          R"({"role": "user", "content": "b"}, )"
+                          R"({"role": "assistant", "content": "c"}, )" +
+                          kHi.substr(1)));
+  EXPECT_THAT(read_text(alpaca + "[]}").conversations, ElementsAre("1: " + kHi));
+  EXPECT_THAT(
+      read_text(alpaca + "[[\"b\"]]}\n" + alpaca + "[[\"b\",\" \"]]}\n" + alpaca + "3}\n" +
+                R"({"instruction":"q","output":"a","system":1})")
+          .left_out,
+      ElementsAre("1: of another shape: a turn of 'history' is no pair of strings, "
+                  "question and answer",
+                  "2: with an empty answer: an answer of 'history' is empty",
+                  "3: of another shape: the value of 'history' is an integer, not a list",
+                  "4: of another shape: the value of 'system' is an integer, not a string"));
+}
+
+TEST(Conversation, AWeightIs0Or1) {
+  const auto talk = [](const std::string& weight) {
+    return R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": )"
+           R"("a", "weight": )" +
+           weight + "}]}\n";
+  };
+  const Reading reading =
+      read_text(talk("1") + talk("1.0") + talk("null") + talk("0") + talk("0.5") + talk("\"0\""));
+  EXPECT_EQ(reading.conversations.size(), 3U);
+  EXPECT_THAT(reading.left_out,
+              ElementsAre("4: without an answer: every answer has weight 0",
+                          "5: of another shape: message 2: its weight is neither 0 nor 1",
+                          "6: of another shape: message 2: its weight is neither 0 nor 1"));
+}
+
 TEST(Conversation, AListHasTheLinesOfItsObjects) {
   const std::string list =
       "[\n {\"prompt\": \"[\\\"\",\n  \"completion\": \"c\"},\n {\"prompt\": 1},"
