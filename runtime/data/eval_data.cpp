@@ -88,6 +88,12 @@ std::string nothing_to_evaluate(const DataOptions& options, const std::vector<st
   const bool test = share == EvalShare::kTest;
   const std::string key = test ? "data.test" : "data.valid";
   const bool paths = !(test ? options.test : options.valid).empty();
+  if (text.empty() && !options.sft.empty()) {
+    return "there is nothing to evaluate on: no conversation of " +
+           (paths ? key : std::string(test ? "the test share" : "the validation share")) +
+           " has a learned token within model.seq; " +
+           (paths ? "raise model.seq" : "name conversations in " + key + ", or change data.split");
+  }
   return "there is nothing to evaluate on: " +
          (!text.empty() ? "no file of --text has two tokens or more; name others"
           : paths

@@ -78,7 +78,9 @@ void check_sizes(const SampleMix& train, const SampleMix& valid, std::int64_t se
                   part.name);
   }
   if (train.samples() == 0) {
-    throw IoError("data.sft: no conversation is left to train on", train.parts().front().name);
+    throw IoError("data.sft: no conversation with a learned token within model.seq (" +
+                      std::to_string(seq) + ") is left to train on; raise model.seq",
+                  train.parts().front().name);
   }
   log_info("data: " + samples_of(train, "training") + ", " + samples_of(valid, "validation"));
   if (!blend) return;
@@ -199,6 +201,7 @@ std::int64_t TrainingData::learned_targets(const SampleMix& mix, std::int64_t ba
   for (std::int64_t row = 0; row < global_batch; ++row) {
     targets += mix.learned(batch * global_batch + row);
   }
+  // Documents of one token have no target: the loss of a batch of these is 0, not 0 / 0.
   counted_ = {&mix, batch, global_batch, std::max<std::int64_t>(targets, 1)};
   return counted_.targets;
 }

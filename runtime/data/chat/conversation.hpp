@@ -52,8 +52,8 @@ struct ConversationCounts {
 // {role: ROLE, content: CONTENT}
 [[nodiscard]] jinja::Value chat_message(const std::string& role, std::string content);
 
-// Of a message of Conversation::messages: the assistant's; with `weight: 0`, so that the loss leaves
-// the message out.
+// Of a message of Conversation::messages: the assistant's; with `weight: 0`, so that the loss
+// leaves the message out.
 [[nodiscard]] bool is_answer(const jinja::Value& message);
 [[nodiscard]] bool has_weight_0(const jinja::Value& message);
 

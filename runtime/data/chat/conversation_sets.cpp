@@ -27,6 +27,10 @@ std::vector<TextFile> conversation_files(const std::string& path, const std::str
   return files;
 }
 
+std::string counted(std::int64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
 // The conversations of a part that one of training, validation and test takes.
 struct Share {
   std::shared_ptr<const ConversationCache> cache;
@@ -43,14 +47,19 @@ std::shared_ptr<const SampleSource> pack(const Share& share, Truncation truncati
   } catch (const ConfigError& error) {
     throw ConfigError(about + ": " + error.what());
   }
-  if (!rows->too_long().empty()) log_warning(about + ": " + rows->too_long());
+  for (const std::string& text : {rows->too_long(), rows->unlearned()}) {
+    if (!text.empty()) log_warning(about + ": " + text);
+  }
   const PackingCounts& counts = rows->counts();
   std::array<char, 16> percent{};
   std::snprintf(percent.data(), percent.size(), "%.1f", 100 * counts.used_share(seq));
-  log_info(about + ": " + std::to_string(counts.documents) + " conversations, " +
-           format_count(static_cast<double>(counts.tokens)) + " tokens, packed into " +
-           std::to_string(counts.rows) + " rows of " + std::to_string(seq) + "; " + percent.data() +
-           " % of the places are used");
+  std::string text = about + ": " + counted(counts.documents, "conversation") + ", " +
+                     format_count(static_cast<double>(counts.tokens)) + " tokens";
+  if (counts.rows > 0) {
+    text += ", packed into " + counted(counts.rows, "row") + " of " + std::to_string(seq) + "; " +
+            percent.data() + " % of the places are used";
+  }
+  log_info(text);
   return rows;
 }
 

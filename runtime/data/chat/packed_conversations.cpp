@@ -26,14 +26,34 @@ std::vector<std::uint32_t> conversations_in(const ConversationCache& cache,
   return conversations;
 }
 
+// The places of some conversations, for people.
+class Places {
+ public:
+  void add(const std::string& place) {
+    if (++count_ <= kShownPlaces) text_ += (text_.empty() ? "" : "; ") + place;
+  }
+  [[nodiscard]] std::int64_t count() const { return count_; }
+  [[nodiscard]] std::string text() const { return text_ + (count_ > kShownPlaces ? "; ..." : ""); }
+
+ private:
+  std::int64_t count_ = 0;
+  std::string text_;
+};
+
+std::string some_of(std::int64_t count, std::size_t all, const char* one, const char* several) {
+  return std::to_string(count) + " of " + std::to_string(all) + " conversations " +
+         (count == 1 ? one : several);
+}
+
 }  // namespace
 
 PackedConversations::PackedConversations(std::shared_ptr<const ConversationCache> cache,
                                          const std::vector<TokenRange>& ranges, std::int64_t seq,
                                          Truncation truncation)
     : cache_(std::move(cache)), seq_(seq) {
-  const std::vector<std::uint32_t> conversations = conversations_in(*cache_, ranges);
+  std::vector<std::uint32_t> conversations = conversations_in(*cache_, ranges);
   tell_too_long(conversations, truncation);
+  leave_out_unlearned(conversations, truncation);
   pack(conversations, truncation);
 }
 
@@ -45,24 +65,39 @@ std::int64_t PackedConversations::length(std::int64_t conversation) const {
 
 void PackedConversations::tell_too_long(const std::vector<std::uint32_t>& conversations,
                                         Truncation truncation) {
-  std::int64_t count = 0;
-  std::string places;
+  Places places;
   for (const std::uint32_t conversation : conversations) {
     const std::int64_t tokens = length(conversation);
-    if (tokens <= seq_ || ++count > kShownPlaces) continue;
-    places += (places.empty() ? "" : "; ") + cache_->place(conversation) + " (" +
-              std::to_string(tokens) + " tokens)";
+    if (tokens <= seq_) continue;
+    places.add(cache_->place(conversation) + " (" + std::to_string(tokens) + " tokens)");
   }
-  if (count == 0) return;
-  const std::string fate = truncation == Truncation::kCut    ? " and are cut"
-                           : truncation == Truncation::kDrop ? " and are left out"
-                                                             : "";
-  too_long_ = std::to_string(count) + " of " + std::to_string(conversations.size()) +
-              " conversations are longer than model.seq (" + std::to_string(seq_) + ")" + fate +
-              ": " + places + (count > kShownPlaces ? "; ..." : "");
+  if (places.count() == 0) return;
+  const bool one = places.count() == 1;
+  const std::string fate = truncation == Truncation::kCut ? one ? " and is cut" : " and are cut"
+                           : truncation == Truncation::kDrop
+                               ? one ? " and is left out" : " and are left out"
+                               : "";
+  too_long_ = some_of(places.count(), conversations.size(), "is", "are") +
+              " longer than model.seq (" + std::to_string(seq_) + ")" + fate + ": " + places.text();
   if (truncation == Truncation::kError) {
     throw ConfigError(too_long_ + "; raise model.seq, or set data.truncate to drop or cut");
   }
+}
+
+void PackedConversations::leave_out_unlearned(std::vector<std::uint32_t>& conversations,
+                                              Truncation truncation) {
+  const std::size_t all = conversations.size();
+  Places places;
+  std::erase_if(conversations, [&](std::uint32_t conversation) {
+    const bool dropped = length(conversation) > seq_ && truncation == Truncation::kDrop;
+    if (dropped || learned_of(conversation) > 0) return false;
+    places.add(cache_->place(conversation));
+    return true;
+  });
+  if (places.count() == 0) return;
+  unlearned_ = some_of(places.count(), all, "has", "have") +
+               " no learned token within model.seq (" + std::to_string(seq_) + ") and " +
+               (places.count() == 1 ? "is" : "are") + " left out: " + places.text();
 }
 
 void PackedConversations::pack(const std::vector<std::uint32_t>& conversations,
@@ -113,19 +148,17 @@ std::int64_t PackedConversations::read(std::int64_t sample, const SampleRow& out
   return starts[row(sample).front()];
 }
 
+std::int64_t PackedConversations::learned_of(std::uint32_t conversation) const {
+  if (length(conversation) <= seq_) return cache_->records()[conversation].learned;
+  std::vector<std::int64_t> words(static_cast<std::size_t>(seq_));
+  cache_->read(cache_->document_starts()[conversation], words);
+  return std::count_if(words.begin() + 1, words.end(),
+                       [](std::int64_t word) { return (word & kLearnedBit) != 0; });
+}
+
 std::int64_t PackedConversations::learned(std::int64_t sample) const {
-  const auto records = cache_->records();
   std::int64_t sum = 0;
-  for (const std::uint32_t conversation : row(sample)) {
-    if (length(conversation) <= seq_) {
-      sum += records[conversation].learned;
-      continue;
-    }
-    std::vector<std::int64_t> words(static_cast<std::size_t>(seq_));
-    cache_->read(cache_->document_starts()[conversation], words);
-    sum += std::count_if(words.begin() + 1, words.end(),
-                         [](std::int64_t word) { return (word & kLearnedBit) != 0; });
-  }
+  for (const std::uint32_t conversation : row(sample)) sum += learned_of(conversation);
   return sum;
 }
 

@@ -30,19 +30,25 @@ class PackedConversations : public SampleSource {
   // "12 of 900 conversations are longer than model.seq (512) and are cut: FILE, line 7 (530
   // tokens)"; empty: none is.
   [[nodiscard]] const std::string& too_long() const { return too_long_; }
+  // Conversations without a learned target, most of them cut, are in no row: "3 of 900
+  // conversations have no learned token within model.seq (512) and are left out: FILE, line 7".
+  [[nodiscard]] const std::string& unlearned() const { return unlearned_; }
 
  private:
   [[nodiscard]] std::span<const std::uint32_t> row(std::int64_t sample) const;
   [[nodiscard]] std::int64_t length(std::int64_t conversation) const;
   void pack(const std::vector<std::uint32_t>& conversations, Truncation truncation);
   void tell_too_long(const std::vector<std::uint32_t>& conversations, Truncation truncation);
+  void leave_out_unlearned(std::vector<std::uint32_t>& conversations, Truncation truncation);
+  // Learned targets of the part that is in a row.
+  [[nodiscard]] std::int64_t learned_of(std::uint32_t conversation) const;
 
   std::shared_ptr<const ConversationCache> cache_;
   std::int64_t seq_;
   std::vector<std::uint32_t> conversations_;  // of row 0, of row 1 ...
   std::vector<std::int64_t> row_starts_{0};   // in conversations_
   PackingCounts counts_;
-  std::string too_long_;
+  std::string too_long_, unlearned_;
 };
 
 }  // namespace sluice

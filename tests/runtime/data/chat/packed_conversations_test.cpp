@@ -7,6 +7,7 @@
 #include <set>
 
 #include "kernels/cpu/softmax_cross_entropy.hpp"
+#include "runtime/data/eval_data.hpp"
 #include "runtime/data/training_data.hpp"
 #include "tests/fuzz/targets.hpp"
 #include "tests/runtime/checkpoint/mutation.hpp"
@@ -118,7 +119,7 @@ TEST_F(Sft, RanksShareTheRowsOfAnEpoch) {
 TEST_F(Sft, WhatIsTooLongIsRefusedLeftOutOrCut) {
   DataOptions given = of_lengths({4, 9, 5});
   const std::string about = "training: " + (folder_ / "talks.jsonl") +
-                            ": 1 of 3 conversations are longer than model.seq (6)";
+                            ": 1 of 3 conversations is longer than model.seq (6)";
   EXPECT_EQ(message_of<ConfigError>([&] { TrainingData(given, 6, 1); }),
             about + ": " + (folder_ / "talks.jsonl") +
                 ", line 2 (9 tokens); raise model.seq, or set data.truncate to drop or cut");
@@ -131,6 +132,34 @@ TEST_F(Sft, WhatIsTooLongIsRefusedLeftOutOrCut) {
   cut.train_rows(1, 3, 0, 3, rows);
   EXPECT_EQ(std::count(rows.tokens.begin(), rows.tokens.end(), 'B'), 6);
   EXPECT_EQ(rows.learned_targets, (4 - 1) + (6 - 4) + (5 - 2));
+}
+
+TEST_F(Sft, WhatIsCutBeforeItsAnswerIsLeftOut) {
+  DataOptions given = options(completion_line("ppppppp", "c") + completion_line("p", "c") +
+                              completion_line("pppppp", "c"));
+  given.truncate = Truncation::kCut;
+  ::testing::internal::CaptureStderr();
+  const TrainingData data(given, 7, 1);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("2 of 3 conversations are longer than model.seq (7) and are cut: "));
+  EXPECT_THAT(log, HasSubstr("1 of 3 conversations has no learned token within model.seq (7) and "
+                             "is left out: " +
+                             (folder_ / "talks.jsonl") + ", line 1"));
+  EXPECT_EQ(data.train_samples(), 2);
+  SampleRows rows;
+  data.train_rows(1, 2, 0, 2, rows);
+  EXPECT_EQ(rows.learned_targets, 2 + 1);
+  EXPECT_EQ(std::count(rows.tokens.begin(), rows.tokens.end(), 'p'), 1 + 6);
+  write_file(folder_ / "long.jsonl", completion_line("ppppppp", "c"));
+  given.sft = {{.path = folder_ / "long.jsonl"}};
+  EXPECT_EQ(message_of<IoError>([&] { TrainingData(given, 7, 1); }),
+            "data.sft: no conversation with a learned token within model.seq (7) is left to train "
+            "on; raise model.seq");
+  given.valid = {folder_ / "long.jsonl"};
+  EXPECT_EQ(message_of<ConfigError>(
+                [&] { (void)open_eval_streams(given, {}, EvalShare::kValidation, 7); }),
+            "there is nothing to evaluate on: no conversation of data.valid has a learned token "
+            "within model.seq; raise model.seq");
 }
 
 TEST_F(Sft, WhatIsLeftOutIsCountedWithItsPlaces) {
