@@ -274,4 +274,23 @@ std::string binary_kind(std::string_view beginning) {
   return "binary: byte " + std::to_string(zero) + " is zero";
 }
 
+std::string kind_without_text(const TextFile& file, std::string_view beginning) {
+  std::string kind = binary_kind(beginning);
+  if (!kind.empty()) return kind;
+  const auto by_python = [](const std::string& modules, const std::string& rows) {
+    return "; write it as JSON lines: python3 -c 'import json, sys" + modules +
+           "; [print(json.dumps(r)) for r in " + rows + "]' < FILE > FILE.jsonl";
+  };
+  if (file.format == TextFormat::kTable) {
+    const bool tabs = file.path.find(".tsv") != std::string::npos;
+    return "a table" + by_python(", csv", tabs ? "csv.DictReader(sys.stdin, dialect=\"excel-tab\")"
+                                               : "csv.DictReader(sys.stdin)");
+  }
+  if (file.format != TextFormat::kJson) return "";
+  if (beginning.starts_with("\xEF\xBB\xBF")) beginning.remove_prefix(3);
+  const std::size_t first = beginning.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || beginning[first] != '[') return "";
+  return "a JSON list" + by_python("", "json.load(sys.stdin)");
+}
+
 }  // namespace sluice

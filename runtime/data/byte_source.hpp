@@ -41,5 +41,8 @@ enum class Packing { kNone, kGzip, kZstd, kParquet };
 // Identifies a file that is no text by its first bytes and returns its kind with advice: "a Parquet
 // file; ...". An empty result: the file may be text. A zero byte makes any file binary.
 [[nodiscard]] std::string binary_kind(std::string_view beginning);
+// The same, and of a file's name: a list in a .json, a table (.csv, .tsv). Their characters are
+// text, but not that of documents. `beginning`: of the unpacked file.
+[[nodiscard]] std::string kind_without_text(const TextFile& file, std::string_view beginning);
 
 }  // namespace sluice

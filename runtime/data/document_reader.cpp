@@ -167,7 +167,7 @@ void read_lines(const TextFile& file, const std::vector<std::string>& columns,
 ReadResult read_documents(const TextFile& file, const ReadOptions& options, const Sink& piece) {
   ReadResult result;
   const bool parquet = file.format == TextFormat::kParquet;
-  std::string kind = parquet ? "" : binary_kind(beginning_of(file));
+  std::string kind = parquet ? "" : kind_without_text(file, beginning_of(file));
   if (!kind.empty() && file.named) {
     throw IoError(file.key + ": " + file.path + " is " + kind, file.path);
   }

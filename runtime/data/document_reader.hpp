@@ -30,7 +30,7 @@ struct DocumentPiece {
 
 struct ReadResult {
   std::int64_t documents = 0;  // those that are not empty
-  std::string left_out;        // a binary that was found, not named: its kind
+  std::string left_out;        // a file without text that was found, not named: its kind
   bool json_as_text = false;   // a .json that is one JSON document
 };
 
@@ -38,8 +38,9 @@ struct ReadResult {
 // piece_bytes. A cut never crosses a word of the usual split patterns (find_cut). The document of a
 // JSON line comes whole. Empty documents and blank lines are left out.
 //
-// The first bytes decide the file's type; for JSON lines the name decides (TextFile::format). A
-// binary file is left out, or is an error if the user named the file. Throws IoError with the file
+// The first bytes decide the file's type; for JSON lines and tables the name decides
+// (TextFile::format). A file without text (kind_without_text) is left out, or is an error if the
+// user named the file. Throws IoError with the file
 // and the line or offset if the file cannot be read, is damaged, became shorter, or has a line
 // without text.
 ReadResult read_documents(const TextFile& file, const ReadOptions& options,

@@ -45,6 +45,7 @@ TextFormat format_by_name(const fs::path& path) {
   }
   const std::string extension = lower_extension(path);
   if (extension == ".parquet") return TextFormat::kParquet;
+  if (extension == ".csv" || extension == ".tsv") return TextFormat::kTable;
   if (extension == ".jsonl" || extension == ".ndjson") return TextFormat::kJsonLines;
   return extension == ".json" ? TextFormat::kJson : TextFormat::kPlain;
 }

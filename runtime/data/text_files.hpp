@@ -14,6 +14,7 @@ enum class TextFormat {
   kJsonLines,  // .jsonl, .ndjson
   kJson,       // .json: lines or one JSON document
   kParquet,    // .parquet: read as JSON lines, one for each row
+  kTable,      // .csv, .tsv: no text
 };
 
 // The files that a folder stands for, by extension. `.gz` or `.zst` may follow, but for Parquet.

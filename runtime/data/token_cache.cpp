@@ -45,7 +45,7 @@ class Builder {
     encode_round();
     if (file_.documents() == 0) {
       throw IoError(key_name() + ": nothing to train on: all " +
-                        std::to_string(request_.files.size()) + " files are empty or binary" +
+                        std::to_string(request_.files.size()) + " files are empty or without text" +
                         (binaries_ > 0 ? "; " + a_binary_ : ""),
                     request_.files.empty() ? "" : request_.files[0].path);
     }
@@ -79,7 +79,7 @@ class Builder {
 
   void tell_exceptions() const {
     if (binaries_ > 0) {
-      log_warning(key_name() + ": left out " + std::to_string(binaries_) + " binary files; " +
+      log_warning(key_name() + ": left out " + std::to_string(binaries_) + " files without text; " +
                   a_binary_);
     }
     if (json_as_text_ > 0) {

@@ -94,7 +94,7 @@ int run_data_prepare(const DataCommand& command) {
                 std::to_string(result.empty).c_str());
   }
   if (result.left_out > 0) {
-    std::printf("%s binary files left out\n", std::to_string(result.left_out).c_str());
+    std::printf("%s files without text left out\n", std::to_string(result.left_out).c_str());
   }
   return 0;
 }

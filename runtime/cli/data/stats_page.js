@@ -5,7 +5,7 @@ const charts = [];
 
 // ---- what stands above the charts -----------------------------------------------------------
 $('about').textContent = (data.tokenizer ? 'Tokenizer ' + data.tokenizer + '.' : 'Token ids without a tokenizer.') +
-  (data.left_out > 0 ? ' ' + data.left_out + ' binary files were left out.' : '');
+  (data.left_out > 0 ? ' ' + data.left_out + ' files without text were left out.' : '');
 figure(countText(data.tokens), 'tokens');
 figure(countText(data.documents), 'documents');
 figure(digits(data.lengths.mean), 'tokens of a document, mean');

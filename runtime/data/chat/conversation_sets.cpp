@@ -18,8 +18,9 @@ namespace {
 // Of a folder or a glob the files of JSON alone.
 std::vector<TextFile> conversation_files(const std::string& path, const std::string& key) {
   std::vector<TextFile> files = find_text_files({path}, key, FolderFiles::kConversations);
-  std::erase_if(
-      files, [](const TextFile& file) { return !file.named && file.format == TextFormat::kPlain; });
+  std::erase_if(files, [](const TextFile& file) {
+    return !file.named && (file.format == TextFormat::kPlain || file.format == TextFormat::kTable);
+  });
   if (files.empty()) {
     throw IoError(key + ": " + path + " holds no conversations (.jsonl, .ndjson, .json, .parquet)",
                   path);

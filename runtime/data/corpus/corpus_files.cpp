@@ -55,7 +55,7 @@ void add_folder(const std::string& folder, const std::string& key, std::vector<T
 CorpusFile describe(const TextFile& file) {
   std::string beginning(kProbeBytes, '\0');
   beginning.resize(open_bytes(file)->read(beginning));
-  if (const std::string kind = binary_kind(beginning); !kind.empty()) {
+  if (const std::string kind = kind_without_text(file, beginning); !kind.empty()) {
     throw IoError(file.key + ": " + file.path + " is " + kind, file.path);
   }
   return {file, file.format != TextFormat::kPlain, packing_of(file) != Packing::kNone};

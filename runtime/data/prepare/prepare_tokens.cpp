@@ -96,7 +96,7 @@ class Preparer {
     for (const IndexedWriter& writer : writers_) tokens += writer.position().tokens;
     if (tokens == 0) {
       throw IoError("data prepare: no token in " + std::to_string(options_.files.size()) +
-                        " files; all are empty or binary",
+                        " files; all are empty or without text",
                     options_.files.empty() ? "" : options_.files[0].path);
     }
     state_.finishing = true;

@@ -35,7 +35,7 @@ struct PreparedOutput {
 struct PrepareResult {
   std::vector<PreparedOutput> outputs;  // in the order of json_keys
   std::int64_t empty = 0;     // documents without a token, kept in the index; over all outputs
-  std::int64_t left_out = 0;  // binary files that were found, not named
+  std::int64_t left_out = 0;  // files without text that were found, not named
   bool resumed = false;
 };
 

@@ -24,7 +24,7 @@ struct DataStats {
   LengthCounts lengths;                  // of documents in tokens, empty ones too
   std::vector<std::int64_t> counts;      // by id
   std::int64_t outside = 0;              // tokens that are no id of the vocabulary
-  std::int64_t files = 0, left_out = 0;  // read; binary files that were found, not named
+  std::int64_t files = 0, left_out = 0;  // read; files without text that were found, not named
   std::int64_t pairs = 0;                // inputs that are .bin/.idx
   std::int64_t text_bytes = 0;           // of text, without that of pairs
   std::int64_t text_tokens = 0;          // of text_bytes

@@ -35,7 +35,8 @@ std::string input_rows(const DataStats& stats) {
     inputs += format_text("{}{} text file{}", inputs.empty() ? "" : ", ", stats.files,
                           stats.files == 1 ? "" : "s");
   }
-  if (stats.left_out > 0) inputs += format_text(", {} of them binary, left out", stats.left_out);
+  if (stats.left_out > 0)
+    inputs += format_text(", {} of them without text, left out", stats.left_out);
   std::string text = row("inputs", inputs);
   const std::int64_t empty = stats.lengths.octaves()[0].documents;
   text += row("documents", count(stats.lengths.documents()) +

@@ -80,8 +80,8 @@ TEST_F(Documents, EachJsonLineIsOne) {
 }
 
 TEST_F(Documents, AJsonDocumentIsNotLines) {
-  for (const char* content : {"{\n \"text\": \"x\"\n}\n", "[{\"text\": \"x\"}]\n", "{\"name\": 1}",
-                              "{\"name\": 1}\n{\"broken", "3\n", ""}) {
+  for (const char* content :
+       {"{\n \"text\": \"x\"\n}\n", "{\"name\": 1}", "{\"name\": 1}\n{\"broken", "3\n", ""}) {
     const auto documents = read(write("a.json", content));
     EXPECT_TRUE(result_.json_as_text) << content;
     EXPECT_EQ(documents.empty() ? "" : documents[0], content);
@@ -89,6 +89,22 @@ TEST_F(Documents, AJsonDocumentIsNotLines) {
   // Two objects are lines, so that a key of another name is not passed over.
   EXPECT_THAT(refusal("b.json", "{\"body\": \"x\"}\n{\"body\": \"y\"}\n"),
               HasSubstr("b.json, line 1: no key 'text' (its keys: body); data.json_key"));
+}
+
+TEST_F(Documents, AListAndATableAreNoText) {
+  const std::string list = "\xEF\xBB\xBF \n[{\"text\": \"x\"}]\n";
+  EXPECT_THAT(refusal("a.json", list),
+              HasSubstr("a.json is a JSON list; write it as JSON lines: python3 -c 'import json, "
+                        "sys; [print(json.dumps(r)) for r in json.load(sys.stdin)]' < FILE > "
+                        "FILE.jsonl"));
+  EXPECT_THAT(refusal("a.json.gz", gzip(list)), HasSubstr("a JSON list"));
+  EXPECT_THAT(refusal("a.csv", "id,text\n1,x\n"), HasSubstr("a table; write it as JSON lines"));
+  EXPECT_THAT(refusal("a.tsv.gz", gzip("id\ttext\n")), HasSubstr("excel-tab"));
+  TextFile found = write("b.json", list);
+  found.named = false;
+  EXPECT_TRUE(read(found).empty());
+  EXPECT_THAT(result_.left_out, HasSubstr("a JSON list"));
+  EXPECT_THAT(read(write("c.txt", "[1]")), ElementsAre("[1]"));
 }
 
 TEST_F(Documents, ABrokenLineIsNamed) {

@@ -267,7 +267,7 @@ TEST_F(Prepare, RefusesWithPlaceAndRemedy) {
                 "--json-key) names the key of the text");
   write_file(folder_ / "e.jsonl", "{\"text\": \"\"}\n");
   EXPECT_EQ(message_of([&] { (void)prepare_tokens(options({"e.jsonl"})); }),
-            "data prepare: no token in 1 files; all are empty or binary");
+            "data prepare: no token in 1 files; all are empty or without text");
   write_file(folder_ / "t.txt", "x");
   PrepareOptions keys = options({"t.txt"});
   keys.json_keys = {"a", "b"};
