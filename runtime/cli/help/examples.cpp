@@ -39,7 +39,7 @@ const std::vector<Example>& all_examples() {
       {"data inspect", "data inspect my.yaml", "tokens and samples of the data"},
       {"data inspect", "data inspect sft.yaml --samples 1", "one conversation of each part"},
       {"data clean", "data clean crawl/ -o clean --recipe fineweb", "a recipe"},
-      {"data clean", "data clean crawl/ -o clean --filter length:min=100", "a filter of one's own"},
+      {"data clean", "data clean crawl/ -o clean --filter length:min_words=100", "a filter of one's own"},
       {"data clean", "data clean --list-filters", "the filters there are"},
       {"data dedupe", "data dedupe clean/kept -o unique", "near duplicates"},
       {"data dedupe", "data dedupe clean/kept -o unique --against tests.jsonl", "and no text of a test set"},

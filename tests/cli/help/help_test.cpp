@@ -1,12 +1,14 @@
 // The help of every command, its examples and values; without running a command.
 #include <gmock/gmock.h>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "runtime/cli/help/argument_values.hpp"
 #include "runtime/cli/help/examples.hpp"
 #include "runtime/cli/help/version.hpp"
+#include "runtime/data/corpus/filters/filter.hpp"
 #include "runtime/observe/terminal.hpp"
 #include "tests/cli/help/program_arguments.hpp"
 
@@ -40,6 +42,20 @@ TEST(Help, EveryExampleIsTakenByTheParser) {
     EXPECT_TRUE(example.line.starts_with(example.command)) << example.line;
   }
   EXPECT_NE(refusal("train my.yaml --no-such-option"), "");
+}
+
+// The parser takes any text behind --filter.
+TEST(Help, TheFiltersOfExamplesExist) {
+  int filters = 0;
+  for (const Example& example : all_examples()) {
+    std::istringstream words{std::string(example.line)};
+    for (std::string word; words >> word;) {
+      if (word != "--filter" || !(words >> word)) continue;
+      EXPECT_NO_THROW((void)make_filter(parse_filter(word))) << example.line;
+      ++filters;
+    }
+  }
+  EXPECT_GT(filters, 0);
 }
 
 TEST(Help, EveryCommandHasAnExample) {
