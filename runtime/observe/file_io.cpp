@@ -42,9 +42,15 @@ Descriptor open_for_append(const std::string& path) {
 }
 
 void keep_former_file(const std::string& path) {
-  const std::string former = path + ".1";
-  if (std::rename(path.c_str(), former.c_str()) != 0 && errno != ENOENT) {
-    fail("move aside", path, errno);
+  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return;
+  for (int number = 1;; ++number) {
+    const std::string former = path + "." + std::to_string(number);
+    if (::access(former.c_str(), F_OK) == 0) continue;
+    if (errno != ENOENT) fail("move aside", path, errno);
+    if (std::rename(path.c_str(), former.c_str()) != 0 && errno != ENOENT) {
+      fail("move aside", path, errno);
+    }
+    return;
   }
 }
 

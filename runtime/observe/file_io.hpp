@@ -20,8 +20,8 @@ void append_whole(int fd, std::string_view bytes, const std::string& path,
 // Opens for writing at the end (created with mode 0666 where it is missing); throws IoError.
 [[nodiscard]] Descriptor open_for_append(const std::string& path);
 
-// Moves a former `path` out of the way to `path`.1 (replacing an older one). Nothing there: nothing
-// happens. Throws IoError.
+// Moves a former `path` out of the way to `path`.N, the first number from 1 that is free. Nothing
+// there: nothing happens. Throws IoError.
 void keep_former_file(const std::string& path);
 
 }  // namespace sluice

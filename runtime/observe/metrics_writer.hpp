@@ -1,6 +1,6 @@
 // metrics.jsonl: one StepRecord per line, appended. Not thread-safe: one writer, on rank 0.
 //
-// A fresh run renames an existing file to metrics.jsonl.1, so nothing is lost or mixed. A run that
+// A fresh run renames an existing file to metrics.jsonl.N, so nothing is lost or mixed. A run that
 // resumes at step k keeps the lines of earlier steps and drops the rest: steps after the last
 // checkpoint, and a line that a crash cut short.
 #pragma once

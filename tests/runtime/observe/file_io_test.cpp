@@ -34,7 +34,7 @@ TEST(FileIo, AFolderThatIsMissingIsSaid) {
   }
 }
 
-TEST(FileIo, FormerFileIsMovedAside) {
+TEST(FileIo, FormerFilesAreKept) {
   const TemporaryFolder folder;
   const std::string path = folder.file("f");
   keep_former_file(path);  // nothing there
@@ -42,8 +42,9 @@ TEST(FileIo, FormerFileIsMovedAside) {
     write_file_atomically(path, text);
     keep_former_file(path);
     EXPECT_FALSE(std::filesystem::exists(path));
-    EXPECT_EQ(text_of(path + ".1"), text);
   }
+  EXPECT_EQ(text_of(path + ".1"), "one");
+  EXPECT_EQ(text_of(path + ".2"), "two");
 }
 
 }  // namespace
