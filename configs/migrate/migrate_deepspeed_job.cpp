@@ -14,6 +14,7 @@
 #include "configs/migrate/deepspeed/deepspeed_source.hpp"
 #include "configs/migrate/launcher/accelerate_config.hpp"
 #include "configs/migrate/launcher/launch_line.hpp"
+#include "configs/migrate/launcher/script_arguments.hpp"
 #include "configs/migrate/launcher/trainer_steps.hpp"
 #include "configs/migrate/launcher/training_arguments.hpp"
 #include "configs/suggest.hpp"
@@ -48,6 +49,32 @@ void append(std::vector<T>& to, const std::vector<T>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
+void note_hosts(const std::string& text, Migration& migration) {
+  if (!text.empty()) migration.notes.push_back("lines of launch.hostfile:\n" + text);
+}
+
+// The arguments of a launch line's script where the Trainer reads them; nullopt elsewhere. Without
+// --deepspeed FILE the script may be another program: a value that the Trainer refuses says so.
+std::optional<TrainerValues> trainer_of_script(const std::vector<std::string>& arguments,
+                                               bool is_trainers) {
+  const ScriptKind kind = script_kind(arguments);
+  if (!is_trainers && kind == ScriptKind::kOther) return std::nullopt;
+  TrainerValues values = read_training_arguments(arguments);
+  const bool is_certain = is_trainers || kind == ScriptKind::kTrainer;
+  if (!is_certain && !values.errors.empty()) return std::nullopt;
+  return values;
+}
+
+// The arguments that the result does not follow.
+void note_unread(const LaunchLine& launch, bool has_trainer_flag, Migration& migration) {
+  const std::string unread = unread_arguments(launch.script_arguments);
+  if (unread.empty()) return;
+  migration.notes.push_back(
+      unread + (has_trainer_flag ? "; --trainer gives the training arguments"
+                                 : "; give each value that the run needs with --set, or arguments "
+                                   "of Hugging Face's Trainer with --trainer"));
+}
+
 class DeepSpeedJob {
  public:
   explicit DeepSpeedJob(const MigrationRequest& request)
@@ -76,7 +103,7 @@ class DeepSpeedJob {
     append(errors_, launch_->errors);
     take_world(launch_->world, "--launch");
     append(beside_.commands, launch_->commands);
-    note_hosts(launch_->hostfile_text);
+    note_hosts(launch_->hostfile_text, beside_);
     config_ = launch_->deepspeed_config;
   }
 
@@ -104,7 +131,7 @@ class DeepSpeedJob {
     append(errors_, accelerate_->errors);
     take_world(accelerate_->world, "accelerate's file");
     if (beside_.commands.empty()) append(beside_.commands, accelerate_->commands);
-    note_hosts(accelerate_->hostfile_text);
+    note_hosts(accelerate_->hostfile_text, beside_);
     if (!accelerate_->config_file.empty()) config_ = accelerate_->config_file;
   }
 
@@ -148,13 +175,16 @@ class DeepSpeedJob {
                                "DeepSpeed file"});
   }
 
-  // Values of "auto" come from the Trainer, so a launch line's script is one where they stand.
+  // Values of "auto" come from the Trainer or accelerate, so a launch line's script without
+  // accelerate is the Trainer's where they stand.
   void read_trainer() {
     if (!request_.trainer.empty()) {
       trainer_ = trainer_values(request_.trainer);
-    } else if (launch_ && has_auto(root_) && !accelerate_) {
-      trainer_ = read_training_arguments(launch_->script_arguments);
+    } else if (launch_) {
+      trainer_ = trainer_of_script(launch_->script_arguments, has_auto(root_) && !accelerate_);
     }
+    const bool has_flag = !request_.trainer.empty();
+    if (launch_ && (has_flag || !trainer_)) note_unread(*launch_, has_flag, beside_);
     if (!trainer_) return;
     append(errors_, trainer_->errors);
     context_ = trainer_context(root_);
@@ -178,7 +208,7 @@ class DeepSpeedJob {
     }
     if (accelerate_) options.parse.autos = accelerate_->autos;
     if (trainer_) {
-      append(errors_, trainer_mismatches(*trainer_, context_, root_, file_));
+      take_mismatches(trainer_mismatches(*trainer_, context_, root_, file_));
       for (const auto& [path, value] : trainer_autos(*trainer_, context_)) {
         options.parse.autos.insert_or_assign(path, value);
       }
@@ -186,6 +216,15 @@ class DeepSpeedJob {
     }
     if (accelerate_) options.parse.autos.merge(accelerate_fallbacks());
     return migrate_deepspeed(root_, options);
+  }
+
+  // The Trainer stops at a contradiction; another program need not.
+  void take_mismatches(const std::vector<MigrationError>& found) {
+    const bool is_guess = request_.trainer.empty() && launch_ &&
+                          (accelerate_ || !has_auto(root_)) &&
+                          script_kind(launch_->script_arguments) == ScriptKind::kLikelyTrainer;
+    if (!is_guess) return append(errors_, found);
+    for (const MigrationError& each : found) beside_.notes.push_back(each.text);
   }
 
   void take_world(int world, const std::string& from) {
@@ -198,10 +237,6 @@ class DeepSpeedJob {
     errors_.push_back({"", from + " starts " + std::to_string(world) + " ranks, and " +
                                world_from_ + " gives " + std::to_string(world_) +
                                "; leave one of the two out"});
-  }
-
-  void note_hosts(const std::string& text) {
-    if (!text.empty()) beside_.notes.push_back("lines of launch.hostfile:\n" + text);
   }
 
   Migration with_errors(Migration result) {

@@ -209,5 +209,55 @@ TEST_F(MigrateRequest, AShareOfUnknownStepsStaysAShare) {
   EXPECT_THAT(error_text(no_share), ::testing::HasSubstr("schedule.warmup_steps: found '1.5'"));
 }
 
+constexpr char kPlain[] =
+    "{\"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": 8, \"optimizer\": "
+    "{\"type\": \"AdamW\", \"params\": {\"lr\": 2e-5}}}";
+
+TEST_F(MigrateRequest, ATrainersScriptIsReadWithoutAuto) {
+  scratch_.write("ds.json", kPlain);
+  const std::string launch =
+      "deepspeed --num_gpus 4 t.py --deepspeed ds.json --per_device_train_batch_size 1 "
+      "--gradient_accumulation_steps 8 --max_steps 700 --gradient_checkpointing True --seed 7 "
+      "--save_steps 100 --output_dir out/x --my_flag 3";
+  const Migration migration = migrate({.launch = launch + " --learning_rate 2e-5"});
+  EXPECT_EQ(error_text(migration), "");
+  EXPECT_EQ(line(migration, "train.steps"), "700");
+  EXPECT_EQ(line(migration, "train.seed"), "7");
+  EXPECT_EQ(line(migration, "recompute.mode"), "full");
+  EXPECT_EQ(line(migration, "checkpoint.every"), "100");
+  EXPECT_EQ(line(migration, "output.dir"), "\"out/x\"");
+  EXPECT_EQ(key_text(migration, "script.my_flag"),
+            "ignored_upstream (an argument of your script, not of the Trainer)");
+  EXPECT_THAT(complaint({.launch = launch}),
+              ::testing::HasSubstr("optimizer.params.lr: 2e-5 here, and learning_rate is 5e-05"));
+}
+
+TEST_F(MigrateRequest, ATrainersScriptUnderAccelerateIsRead) {
+  scratch_.write("acc.yaml",
+                 "distributed_type: DEEPSPEED\nnum_processes: 4\nmixed_precision: bf16\n"
+                 "deepspeed_config:\n  zero_stage: 2\n  gradient_accumulation_steps: 1\n");
+  const Migration migration = migrate(
+      {.launch = "accelerate launch --config_file acc.yaml t.py --per_device_train_batch_size 2 "
+                 "--max_steps 9 --bf16"});
+  EXPECT_EQ(error_text(migration), "");
+  EXPECT_EQ(line(migration, "train.micro_batch"), "2");
+  EXPECT_EQ(line(migration, "train.global_batch"), "8");
+  EXPECT_EQ(line(migration, "train.steps"), "9");
+}
+
+TEST_F(MigrateRequest, ArgumentsOfAnotherScriptAreNoted) {
+  scratch_.write("ds.json", kPlain);
+  const Migration migration = migrate(
+      {.launch = "deepspeed --num_gpus 4 t.py --deepspeed --deepspeed_config ds.json --seed 7 "
+                 "--epochs=3"});
+  EXPECT_EQ(error_text(migration), "");
+  EXPECT_EQ(line(migration, "train.seed"), "");
+  EXPECT_THAT(migration.notes,
+              ::testing::Contains(
+                  "2 arguments of the script were not read: --seed, --epochs; give each value that "
+                  "the run needs with --set, or arguments of Hugging Face's Trainer with "
+                  "--trainer"));
+}
+
 }  // namespace
 }  // namespace sluice::migrate
