@@ -81,7 +81,8 @@ void zero_rules(DeepSpeedConfig& config) {
     add_mistake(config, zero("offload_optimizer.ratio"),
                 "below 1 needs ZeRO stage 3; write 1.0, or stage 3");
   }
-  if (stage == 0 || !is_on(config, zero("reduce_scatter"))) return;
+  // DeepSpeed asserts this only where it partitions gradients: stages 2 and 3.
+  if (stage < 2 || !is_on(config, zero("reduce_scatter"))) return;
   if (is_on(config, "prescale_gradients")) {
     add_mistake(config, "prescale_gradients",
                 "does not go with ZeRO's reduce_scatter; write false, or reduce_scatter: false");

@@ -271,5 +271,18 @@ TEST(MapAutos, OneTrueDtypeDecidesTheOther) {
   EXPECT_EQ(key_of(migration, "bf16.enabled").to.size(), 1U);
 }
 
+// DeepSpeed's assertion holds for stages 2 and 3 (refused_deepspeed_test.cpp). A prescaled sum is
+// the same mean, so that no key of the result stands for it.
+TEST(MapBatch, PrescaledGradientsOfStage1NeedNothing) {
+  const Migration migration = migrated(
+      "{train_batch_size: 8, prescale_gradients: true, gradient_predivide_factor: 2, "
+      "zero_optimization: {stage: 1}" +
+          kAdam + "}",
+      {.parse = {.world = 2}});
+  EXPECT_EQ(errors_of(migration), Lines{});
+  EXPECT_EQ(key_of(migration, "prescale_gradients").kind, KeyClass::kNotNeeded);
+  EXPECT_EQ(key_of(migration, "gradient_predivide_factor").kind, KeyClass::kNotNeeded);
+}
+
 }  // namespace
 }  // namespace sluice::migrate
