@@ -13,8 +13,16 @@ bool is_unfilled(const DeepSpeedConfig& config, std::string_view path) {
 }
 
 // The ranks of the product rule; 0 if the world is not known or does not divide.
-void count_ranks(int world, DeepSpeedConfig& config) {
-  if (world <= 0) return;
+void count_ranks(const ParseOptions& options, DeepSpeedConfig& config) {
+  if (options.world <= 0) return;
+  const std::int64_t world = options.world / options.model_ranks;
+  if (options.world % options.model_ranks != 0) {
+    add_mistake(config, "",
+                format_text("the world of {} ranks is no multiple of the {} pipeline x tensor "
+                            "ranks; change --world, or parallel.pipeline and parallel.tensor",
+                            options.world, options.model_ranks));
+    return;
+  }
   const std::int64_t sequence = count_of(config, "sequence_parallel_size").value_or(1);
   const std::int64_t tensor =
       std::max<std::int64_t>(1, count_of(config, "tensor_parallel.autotp_size").value_or(1));
@@ -110,7 +118,7 @@ std::string_view given_size(const DeepSpeedConfig& config) {
 }  // namespace
 
 void apply_batch_rule(const ParseOptions& options, DeepSpeedConfig& config) {
-  count_ranks(options.world, config);
+  count_ranks(options, config);
   BatchSizes& batch = config.batch;
   batch.global = count_of(config, kGlobal);
   batch.micro = count_of(config, kMicro);

@@ -66,6 +66,9 @@ struct ParseOptions {
   DeepSpeedVersion version = kNewestDeepSpeed;              // that the file was written for
   int world = 0;                                            // ranks; 0: not known
   std::map<std::string, std::string, std::less<>> autos{};  // path -> JSON, for "auto"
+  // Ranks of one copy of the model where the program makes the mesh: pipeline x tensor ranks. The
+  // file does not have them; tensor_parallel.autotp_size is not among them.
+  std::int64_t model_ranks = 1;
 };
 
 struct EffectiveValue {

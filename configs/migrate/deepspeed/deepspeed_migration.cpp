@@ -20,7 +20,7 @@ DeepSpeedOptions with_sizes(DeepSpeedOptions options) {
 }
 
 // Ranks that a complete triple of batch sizes fits; 0 if there are none.
-int implied_world(const DeepSpeedConfig& config) {
+int implied_world(const DeepSpeedConfig& config, std::int64_t model_ranks) {
   const BatchSizes& batch = config.batch;
   if (!batch.global || !batch.micro || !batch.accumulation) return 0;
   std::int64_t product = 0;
@@ -29,7 +29,18 @@ int implied_world(const DeepSpeedConfig& config) {
   const std::int64_t sequence = count_of(config, "sequence_parallel_size").value_or(1);
   std::int64_t world = 0;
   if (__builtin_mul_overflow(*batch.global / product, sequence, &world)) return 0;
+  if (__builtin_mul_overflow(world, model_ranks, &world)) return 0;
   return world <= std::numeric_limits<int>::max() ? static_cast<int>(world) : 0;
+}
+
+// Pipeline x tensor ranks of the settings. DeepSpeed counts the ranks of autotp_size itself.
+std::int64_t model_ranks(const HjsonNode& root, const std::vector<std::string>& settings) {
+  static constexpr std::int64_t kMost = 1 << 20;
+  const auto ranks = [&settings](std::string_view key) {
+    return std::clamp<std::int64_t>(count_setting(settings, key), 1, kMost);
+  };
+  const bool has_autotp = root.find("tensor_parallel") != nullptr;
+  return ranks("parallel.pipeline") * (has_autotp ? 1 : ranks("parallel.tensor"));
 }
 
 bool is_triple(const BatchSizes& batch) {
@@ -40,7 +51,7 @@ bool is_triple(const BatchSizes& batch) {
 DeepSpeedConfig parse(const HjsonNode& root, ParseOptions& options, Migration& result) {
   DeepSpeedConfig config = parse_deepspeed(root, options);
   if (options.world > 0 || !is_triple(config.batch)) return config;
-  options.world = implied_world(config);
+  options.world = implied_world(config, options.model_ranks);
   if (options.world == 0) {
     add_mistake(config, "train_batch_size",
                 format_text("{} is no multiple of micro batch {} x accumulation {}; change one of "
@@ -122,6 +133,7 @@ void ask_for_autos(DeepSpeedMapping& mapping) {
 Migration migrate_deepspeed(const HjsonNode& root, const DeepSpeedOptions& given) {
   DeepSpeedOptions options = with_sizes(given);
   ParseOptions filled = fill_autos(root, options);
+  filled.model_ranks = model_ranks(root, options.set);
   Migration result;
   result.file = options.file;
   result.source = "DeepSpeed " + filled.version.text();

@@ -40,9 +40,23 @@ void map_interval(DeepSpeedMapping& mapping) {
   mapping.set(kPath, "recompute.mode", "full", "layers");
   mapping.classify(
       kPath, KeyClass::kChanged,
-      format_text("recompute.mode full: DeepSpeed saves the input of one in {} layers, "
-                  "Sluice the input of each layer",
-                  interval));
+      interval == 1
+          ? std::string("recompute.mode full: the input of each layer is saved in both")
+          : format_text("recompute.mode full: DeepSpeed saves the input of one in {} layers, "
+                        "Sluice the input of each layer",
+                        interval));
+}
+
+// The program makes DeepSpeed's pipeline; the section says nothing about its ranks.
+void note_pipeline(DeepSpeedMapping& mapping) {
+  const auto& findings = mapping.config().findings;
+  const bool has_section = std::any_of(findings.begin(), findings.end(), [](const Finding& found) {
+    return found.path.starts_with("pipeline.");
+  });
+  if (!has_section || setting_of(mapping.options().set, "parallel.pipeline")) return;
+  mapping.note(
+      "the file has a pipeline section, but not the number of stages: give --set "
+      "parallel.pipeline=STAGES, since the global batch depends on the data-parallel ranks");
 }
 
 void map_tensor(DeepSpeedMapping& mapping) {
@@ -71,6 +85,7 @@ void map_output(DeepSpeedMapping& mapping) {
 
 void map_others(DeepSpeedMapping& mapping) {
   map_interval(mapping);
+  note_pipeline(mapping);
   map_activations(mapping);
   map_tensor(mapping);
   map_output(mapping);

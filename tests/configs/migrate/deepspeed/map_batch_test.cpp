@@ -284,5 +284,30 @@ TEST(MapBatch, PrescaledGradientsOfStage1NeedNothing) {
   EXPECT_EQ(key_of(migration, "gradient_predivide_factor").kind, KeyClass::kNotNeeded);
 }
 
+TEST(MapBatch, RanksOfAPipelineAreNotDataParallel) {
+  const std::string sizes =
+      "{train_micro_batch_size_per_gpu: 8, gradient_accumulation_steps: 8, "
+      "pipeline: {activation_checkpoint_interval: 1}" +
+      kAdam;
+  const Migration one =
+      migrated(sizes + "}", {.parse = {.world = 4}, .set = {"parallel.pipeline=4"}});
+  EXPECT_EQ(errors_of(one), Lines{});
+  EXPECT_EQ(settings_of(one)["train.global_batch"], "64");
+  const Migration mesh =
+      migrated(sizes + ", train_batch_size: 128}",
+               {.parse = {.world = 8}, .set = {"parallel.pipeline=2", "parallel.tensor=2"}});
+  EXPECT_EQ(errors_of(mesh), Lines{});
+  EXPECT_EQ(settings_of(mesh)["train.global_batch"], "128");
+  EXPECT_EQ(migrated(sizes + ", train_batch_size: 128}", {.set = {"parallel.pipeline=4"}}).world,
+            8);
+  EXPECT_EQ(
+      errors_of(migrated(sizes + "}", {.parse = {.world = 6}, .set = {"parallel.pipeline=4"}}))
+          .size(),
+      1U);
+  EXPECT_NE(
+      migrated(sizes + "}", {.parse = {.world = 4}}).notes.back().find("parallel.pipeline=STAGES"),
+      std::string::npos);
+}
+
 }  // namespace
 }  // namespace sluice::migrate
