@@ -64,6 +64,8 @@ void try_model(const MigrationRequest& request, const std::string& name, Migrati
 
 // Never replaces a file, also not one that was made since the start.
 void write_new_file(const std::string& path, const std::string& text) {
+  std::error_code error;  // of a folder that cannot be made: fopen says why
+  if (fs::path(path).has_parent_path()) fs::create_directories(fs::path(path).parent_path(), error);
   std::FILE* file = std::fopen(path.c_str(), "wxe");
   const bool written = file != nullptr &&
                        std::fwrite(text.data(), 1, text.size(), file) == text.size() &&

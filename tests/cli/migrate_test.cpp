@@ -56,6 +56,12 @@ TEST_F(Migrate, TheResultTrainsOnceItHasAModelAndData) {
   EXPECT_TRUE(std::filesystem::exists(scratch_.path("run/metrics.jsonl")));
 }
 
+TEST_F(Migrate, MakesTheFolderOfTheResult) {
+  const Finished migrated = run("migrate ds.json --world 2 -o runs/new/out.yaml");
+  EXPECT_EQ(migrated.exit_code, 0) << migrated.output;
+  EXPECT_TRUE(std::filesystem::exists(scratch_.path("runs/new/out.yaml")));
+}
+
 TEST_F(Migrate, NeverOverwrites) {
   scratch_.write("out.yaml", "mine\n");
   const Finished migrated = run("migrate ds.json --world 2 -o out.yaml");
