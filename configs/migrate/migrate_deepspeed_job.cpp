@@ -75,6 +75,17 @@ void note_unread(const LaunchLine& launch, bool has_trainer_flag, Migration& mig
                                    "of Hugging Face's Trainer with --trainer"));
 }
 
+// Megatron-DeepSpeed has model, mesh and schedule in its arguments alone.
+void refuse_megatron(const LaunchLine& launch, std::vector<MigrationError>& errors) {
+  const std::string_view name = megatron_argument_of(launch.script_arguments);
+  if (name.empty()) return;
+  errors.push_back(
+      {"", "--launch: " + std::string(name) +
+               ": an argument of Megatron-DeepSpeed, whose model and mesh would be lost; migrate "
+               "the arguments with --megatron, without DeepSpeed's, and the DeepSpeed file "
+               "without --launch, and join the two files with base:"});
+}
+
 class DeepSpeedJob {
  public:
   explicit DeepSpeedJob(const MigrationRequest& request)
@@ -185,6 +196,7 @@ class DeepSpeedJob {
     }
     const bool has_flag = !request_.trainer.empty();
     if (launch_ && (has_flag || !trainer_)) note_unread(*launch_, has_flag, beside_);
+    if (launch_) refuse_megatron(*launch_, errors_);
     if (!trainer_) return;
     append(errors_, trainer_->errors);
     context_ = trainer_context(root_);

@@ -46,6 +46,7 @@ bool is_deepspeed(std::string_view name) {
                               std::string_view("--zero-reduce-bucket-size"),
                               std::string_view("--no-pipeline-parallel"),
                               std::string_view("--cpu-optimizer"),
+                              std::string_view("--partition-activations"),
                               std::string_view("--cpu_torch_adam"),
                               std::string_view("--remote-device"),
                               std::string_view("--universal-checkpoint"),

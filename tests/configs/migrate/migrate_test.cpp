@@ -245,6 +245,16 @@ TEST_F(MigrateRequest, ATrainersScriptUnderAccelerateIsRead) {
   EXPECT_EQ(line(migration, "train.steps"), "9");
 }
 
+TEST_F(MigrateRequest, AMegatronDeepSpeedLineIsRefused) {
+  scratch_.write("ds.json", kPlain);
+  EXPECT_EQ(complaint({.launch = "deepspeed --num_gpus 4 pretrain_gpt.py --num-layers 24 "
+                                 "--tensor-model-parallel-size 2 --deepspeed_config ds.json"}),
+            "--launch: --tensor-model-parallel-size: an argument of Megatron-DeepSpeed, whose "
+            "model and mesh would be lost; migrate the arguments with --megatron, without "
+            "DeepSpeed's, and the DeepSpeed file without --launch, and join the two files with "
+            "base:\n");
+}
+
 TEST_F(MigrateRequest, ArgumentsOfAnotherScriptAreNoted) {
   scratch_.write("ds.json", kPlain);
   const Migration migration = migrate(
