@@ -14,6 +14,21 @@ bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 
 
 bool is_name_byte(char c) { return is_name_start(c) || (c >= '0' && c <= '9'); }
 
+// "2e-5" of "${LR:-2e-5}": the text of a plain default; nullopt where there is none.
+std::optional<std::string_view> fallback_of(std::string_view expansion) {
+  if (!expansion.starts_with("${") || !expansion.ends_with('}')) return std::nullopt;
+  expansion.remove_prefix(2);
+  expansion.remove_suffix(1);
+  std::size_t at = 0;
+  while (at < expansion.size() && is_name_byte(expansion[at])) ++at;
+  const std::string_view rest = expansion.substr(at);
+  if (at == 0 || !is_name_start(expansion[0]) || !rest.starts_with(":-") || rest.size() == 2) {
+    return std::nullopt;
+  }
+  const bool is_plain = rest.find_first_of(" \t'\"\\$`") == std::string_view::npos;
+  return is_plain ? std::optional(rest.substr(2)) : std::nullopt;
+}
+
 class Splitter {
  public:
   Splitter(std::string_view text, Newlines newlines, ShellWords& result)
@@ -142,7 +157,8 @@ class Splitter {
     take();
   }
 
-  // $NAME, ${NAME...}, $1, $(...), $'...', `...`; a lone $ is itself.
+  // $NAME, ${NAME...} (a plain default is its value), $1, $(...), $'...', `...`; a lone $ is
+  // itself.
   void expansion(bool quoted) {
     const Place begin = place();
     const std::size_t first = at_;
@@ -165,6 +181,10 @@ class Splitter {
       return;
     }
     const std::string name(text_.substr(first, at_ - first));
+    if (const auto fallback = fallback_of(name)) {
+      word_->text += *fallback;
+      return;
+    }
     problem(begin, "the variable " + printable(name) +
                        " has no value here; write the value instead of the variable");
     word_->text += name;

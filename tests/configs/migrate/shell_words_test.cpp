@@ -35,6 +35,7 @@ TEST(ShellWords, SplitsLikeAShell) {
       {"cost$ 5$ '$HOME' \\$X", {"cost$", "5$", "$HOME", "$X"}},
       {"*.txt ~/x {a,b} a=b", {"*.txt", "~/x", "{a,b}", "a=b"}},
       {"a\r\n", {"a"}},
+      {"--lr ${LR:-2e-5} \"${A:-b}c\"", {"--lr", "2e-5", "bc"}},
       {"'two\nlines'", {"two\nlines"}},
   };
   for (const Case& each : cases) {
@@ -109,10 +110,10 @@ TEST(ShellWords, RefusesWhatOnlyAShellCanComplete) {
 }
 
 TEST(ShellWords, NamesEveryVariable) {
-  const ShellWords words = split_shell_words("--lr $LR --seed ${SEED:-1}");
+  const ShellWords words = split_shell_words("--lr $LR --seed ${SEED}");
   ASSERT_EQ(words.problems.size(), 2U);
   EXPECT_EQ(words.problems[1].what,
-            "the variable ${SEED:-1} has no value here; write the value instead of the variable");
+            "the variable ${SEED} has no value here; write the value instead of the variable");
 }
 
 TEST(ShellWords, BoundsTheNumberOfWords) {
