@@ -30,6 +30,17 @@ constexpr std::array<Group, 7> kGroups{{
     {KeyClass::kRemoved, "removed by the source", "31"},
 }};
 
+// Ranks of one host of the result; 1 where they are not known.
+std::int64_t ranks_of_host(const Migration& migration) {
+  for (const ConfigLine& line : migration.lines) {
+    const std::string& value = line.setting.value;
+    const bool is_count = !value.empty() && value.size() < 7 &&
+                          value.find_first_not_of("0123456789") == std::string::npos;
+    if (line.setting.key == "launch.nproc" && is_count) return std::stoi(value);
+  }
+  return 1;
+}
+
 class Text {
  public:
   Text(const Migration& migration, bool colours) : migration_(migration), colours_(colours) {}
@@ -116,11 +127,16 @@ class Text {
   void memory() {
     if (migration_.memory.empty()) return;
     title("memory of a rank, by the plan", "1");
+    const std::int64_t ranks = ranks_of_host(migration_);
     for (const PlannedMemory& plan : migration_.memory) {
       std::string line = "  " + plan.of;
       line.append(std::max<std::size_t>(44, line.size() + 2) - line.size(), ' ');
       if (plan.problem.empty()) {
         line += format_bytes(plan.device) + " device, " + format_bytes(plan.host) + " host";
+        if (ranks > 1 && plan.host > 0) {
+          line += " (" + format_bytes(plan.host * ranks) + " for " + std::to_string(ranks) +
+                  " ranks of a host)";
+        }
         if (plan.nvme > 0) line += ", " + format_bytes(plan.nvme) + " nvme";
       } else {
         line += "no plan: " + plan.problem;

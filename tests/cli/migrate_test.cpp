@@ -129,6 +129,13 @@ TEST_F(Migrate, AModelFillsSizesAndShowsTheMemory) {
   EXPECT_NE(json["config"].get<std::string>().find("from: \"hf\""), std::string::npos);
 }
 
+TEST_F(Migrate, TheReportHasTheMemoryOfAHost) {
+  std::filesystem::create_directories(scratch_.path("hf"));
+  scratch_.write("hf/config.json", kModel);
+  const Finished migrated = run("migrate ds.json --world 2 --model hf --check");
+  EXPECT_NE(migrated.output.find(" for 2 ranks of a host)"), std::string::npos) << migrated.output;
+}
+
 TEST_F(Migrate, AModelMustAgreeWithTheFlags) {
   std::filesystem::create_directories(scratch_.path("hf"));
   scratch_.write("hf/config.json", kModel);
