@@ -74,13 +74,17 @@ ScriptKind script_kind(const std::vector<std::string>& arguments) {
 }
 
 std::string_view megatron_argument_of(const std::vector<std::string>& arguments) {
+  const auto has = [&](std::string_view name) {
+    return std::any_of(arguments.begin(), arguments.end(), [name](const std::string& word) {
+      return word.substr(0, word.find('=')) == name;
+    });
+  };
   for (const std::string_view name :
-       {"--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--num-layers"}) {
-    for (const std::string& word : arguments) {
-      if (word.substr(0, word.find('=')) == name) return name;
-    }
+       {"--tensor-model-parallel-size", "--pipeline-model-parallel-size"}) {
+    if (has(name)) return name;
   }
-  return {};
+  // A script of one's own may have one of the two.
+  return has("--num-layers") && has("--num-attention-heads") ? "--num-layers" : "";
 }
 
 std::string unread_arguments(const std::vector<std::string>& arguments) {

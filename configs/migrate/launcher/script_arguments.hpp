@@ -16,8 +16,8 @@ enum class ScriptKind {
 
 [[nodiscard]] ScriptKind script_kind(const std::vector<std::string>& arguments);
 
-// An argument that only Megatron-LM and Megatron-DeepSpeed have: "--num-layers"; "" where there is
-// none.
+// An argument by which the script is Megatron-LM's or Megatron-DeepSpeed's:
+// "--tensor-model-parallel-size"; "" where there is none.
 [[nodiscard]] std::string_view megatron_argument_of(const std::vector<std::string>& arguments);
 
 // "2 arguments of the script were not read: --lr, --epochs"; "" where there are none. Arguments

@@ -253,6 +253,9 @@ TEST_F(MigrateRequest, AMegatronDeepSpeedLineIsRefused) {
             "model and mesh would be lost; migrate the arguments with --megatron, without "
             "DeepSpeed's, and the DeepSpeed file without --launch, and join the two files with "
             "base:\n");
+  const std::string line = "deepspeed --num_gpus 4 t.py --deepspeed_config ds.json --num-layers 24";
+  EXPECT_NE(complaint({.launch = line + " --num-attention-heads 16"}), "");
+  EXPECT_EQ(error_text(migrate({.launch = line})), "");  // a script of the user's own
 }
 
 TEST_F(MigrateRequest, ArgumentsOfAnotherScriptAreNoted) {
