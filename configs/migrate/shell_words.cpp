@@ -114,8 +114,10 @@ class Splitter {
       case '$':
       case '`':
         return expansion(false);
-      default:
-        word_->text += take();
+      default: {
+        const char other = take();
+        if (word_) word_->text += other;  // begin_word() has made it
+      }
     }
   }
 

@@ -117,7 +117,8 @@ void report_stop(const std::string& why) noexcept {
     ErrorReport report = make_error_report(why, kInterruptedExitCode, false);
     report.stopped = true;
     (void)leave_report(report);
-  } catch (...) {  // out of memory: the launcher takes the exit code for a failure
+  } catch (...) {
+    return;  // out of memory: the launcher takes the exit code for a failure
   }
 }
 

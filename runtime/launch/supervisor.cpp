@@ -52,10 +52,11 @@ struct Supervisor::Watched {
 namespace {
 
 // An agent's report is the failure of its host.
-void take_report(RankEnd& end, const ErrorReport& report) {
+void take_report(RankEnd& end, const std::optional<ErrorReport>& report) {
+  if (!report) return;
   end.report = report;
   end.by_signal = false;
-  end.status = report.exit_code;
+  end.status = report->exit_code;
 }
 
 // A rank's is complete when it ends. That of a stop is nothing to keep.
@@ -113,11 +114,11 @@ SuperviseResult Supervisor::run() {
   result.interrupted = interrupted_;
   for (const auto& rank : ranks_) {
     if (rank->killed) result.killed.push_back(rank->plan.rank);
-    if (!rank->end) {
+    if (const std::optional<RankEnd>& end = rank->end; end) {
+      result.ends.push_back(*end);
+    } else {
       result.not_gone.push_back(rank->plan.rank);
-      continue;
     }
-    result.ends.push_back(*rank->end);
   }
   return result;
 }
@@ -131,16 +132,15 @@ void Supervisor::drain(std::chrono::milliseconds limit, SuperviseResult& result)
       stream.folder.feed(stream.records.finish(), rest);
       stream.folder.finish(rest);
     }
-    if (!rank->plan.agent && rank->end && reported_failure(*rank->end) != nullptr) {
-      rest += failure_text(*rank->end) + "\n";
+    const std::optional<RankEnd>& ended = rank->end;
+    if (!rank->plan.agent && ended && reported_failure(*ended) != nullptr) {
+      rest += failure_text(*ended) + "\n";
     }
     log_lines(*rank, rest);
     for (RankEnd& end : result.ends) {
       if (end.rank != rank->plan.rank) continue;
       end.last_lines = rank->log.last_lines();
-      for (const Stream& stream : rank->streams) {
-        if (stream.records.report()) take_report(end, *stream.records.report());
-      }
+      for (const Stream& stream : rank->streams) take_report(end, stream.records.report());
     }
   }
 }
@@ -260,9 +260,7 @@ void Supervisor::on_end(Rank& rank) {
               .log_path = rank.plan.log_path,
               .last_lines = {}};
   if (!rank.plan.agent) end.report = report_at(rank.plan.error_path);
-  for (const Stream& stream : rank.streams) {
-    if (stream.records.report()) take_report(end, *stream.records.report());
-  }
+  for (const Stream& stream : rank.streams) take_report(end, stream.records.report());
   rank.end = end;
   const bool clean = end.status == 0 && !end.by_signal;
   if (clean || (interrupted_ && classify(end) == EndClass::kStopped)) return;

@@ -92,7 +92,7 @@ bool DeepSpeedConfig::flag(std::string_view path) const {
 std::int64_t DeepSpeedConfig::count(std::string_view path) const {
   const HjsonNode& value = value_of_kind(*this, path, Kind::kNumber);
   check(value.integer.has_value(), format_text("{} is no whole number", path));
-  return *value.integer;
+  return value.integer.value_or(0);
 }
 
 double DeepSpeedConfig::number(std::string_view path) const {

@@ -98,7 +98,8 @@ HostRanks ranks_here(const RunConfig& run, int local_ranks) {
       if (is_this_host(host.host)) return {first, host.slots};
       first += host.slots;
     }
-  } catch (const ConfigError&) {  // a plan needs no file of hosts; `train` has read it
+  } catch (const ConfigError&) {
+    return {};  // a plan needs no file of hosts; `train` has read it
   }
   return {};
 }

@@ -189,24 +189,32 @@ std::vector<AddedToken> special_tokens_of(const FolderTokens& folder,
   return tokens;
 }
 
+namespace {
+
+// eos_token, the first of eos_ids that is special, or the first customary name; else one beyond
+// the last piece.
+std::size_t end_of(const std::vector<std::string>& pieces, const FolderTokens& folder,
+                   const std::function<bool(std::int32_t)>& is_special) {
+  const auto named = std::find(pieces.begin(), pieces.end(), folder.eos_token);
+  if (!folder.eos_token.empty() && named != pieces.end()) {
+    return static_cast<std::size_t>(named - pieces.begin());
+  }
+  for (const std::int32_t id : folder.eos_ids) {
+    const auto index = static_cast<std::size_t>(id);
+    if (index < pieces.size() && !pieces[index].empty() && is_special(id)) return index;
+  }
+  return named_end(pieces);
+}
+
+}  // namespace
+
 EndOfText settle_special_tokens(std::vector<std::string>& pieces, const FolderTokens& folder,
                                 bool with_added,
                                 const std::function<bool(std::int32_t)>& is_special) {
   const std::size_t own_end = named_end(pieces);
   const std::size_t own_size = std::max(pieces.size(), own_end + 1);
   if (with_added) append_added(pieces, folder);
-  const auto named = std::find(pieces.begin(), pieces.end(), folder.eos_token);
-  std::size_t end = pieces.size();
-  if (!folder.eos_token.empty() && named != pieces.end()) {
-    end = static_cast<std::size_t>(named - pieces.begin());
-  } else {
-    const auto found =
-        std::find_if(folder.eos_ids.begin(), folder.eos_ids.end(), [&](std::int32_t id) {
-          const auto index = static_cast<std::size_t>(id);
-          return index < pieces.size() && !pieces[index].empty() && is_special(id);
-        });
-    end = found != folder.eos_ids.end() ? static_cast<std::size_t>(*found) : named_end(pieces);
-  }
+  const std::size_t end = end_of(pieces, folder, is_special);
   EndOfText result{static_cast<std::int32_t>(end), end == pieces.size()};
   if (result.is_new) pieces.emplace_back(kEndOfTextName);
   if (end != own_end || pieces.size() != own_size) {

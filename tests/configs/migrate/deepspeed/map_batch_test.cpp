@@ -134,29 +134,32 @@ const char* const kEveryAuto =
 TEST(MapAutos, AllOpenValuesAtOnce) {
   const Migration migration = migrated(kEveryAuto);
   EXPECT_EQ(errors_of(migration), Lines{});
+  const std::string by_trainer = " with --trainer";
   EXPECT_EQ(
       missing_of(migration),
       (Lines{
-          "train_batch_size: --set train.global_batch=N, or per_device_train_batch_size with "
-          "--trainer",
+          "train_batch_size: --set train.global_batch=N, or per_device_train_batch_size" +
+              by_trainer,
           "train_micro_batch_size_per_gpu: --set train.micro_batch=N, or "
-          "per_device_train_batch_size with --trainer",
+          "per_device_train_batch_size" +
+              by_trainer,
           "gradient_accumulation_steps: --set train.global_batch=N, or "
-          "gradient_accumulation_steps with --trainer",
-          "gradient_clipping: --set train.clip=NORM, or max_grad_norm with --trainer",
-          "bf16.enabled: --set train.dtype=bf16, or bf16 with --trainer",
-          "fp16.enabled: --set train.dtype=fp16, or fp16 with --trainer",
-          "optimizer.params.lr: --set optimizer.lr=LR, or learning_rate with --trainer",
-          "optimizer.params.betas: --set optimizer.betas=[B1,B2], or adam_beta1 and adam_beta2 "
-          "with --trainer",
-          "optimizer.params.eps: --set optimizer.eps=EPS, or adam_epsilon with --trainer",
-          "optimizer.params.weight_decay: --set optimizer.weight_decay=DECAY, or weight_decay "
-          "with --trainer",
-          "scheduler.params.warmup_max_lr: --set optimizer.lr=LR, or learning_rate with --trainer",
-          "scheduler.params.warmup_num_steps: --set schedule.warmup_steps=N, or warmup_steps with "
-          "--trainer",
-          "scheduler.params.total_num_steps: --set schedule.decay_steps=N, or max_steps with "
-          "--trainer",
+          "gradient_accumulation_steps" +
+              by_trainer,
+          "gradient_clipping: --set train.clip=NORM, or max_grad_norm" + by_trainer,
+          "bf16.enabled: --set train.dtype=bf16, or bf16" + by_trainer,
+          "fp16.enabled: --set train.dtype=fp16, or fp16" + by_trainer,
+          "optimizer.params.lr: --set optimizer.lr=LR, or learning_rate" + by_trainer,
+          "optimizer.params.betas: --set optimizer.betas=[B1,B2], or adam_beta1 and adam_beta2" +
+              by_trainer,
+          "optimizer.params.eps: --set optimizer.eps=EPS, or adam_epsilon" + by_trainer,
+          "optimizer.params.weight_decay: --set optimizer.weight_decay=DECAY, or weight_decay" +
+              by_trainer,
+          "scheduler.params.warmup_max_lr: --set optimizer.lr=LR, or learning_rate" + by_trainer,
+          "scheduler.params.warmup_num_steps: --set schedule.warmup_steps=N, or warmup_steps" +
+              by_trainer,
+          "scheduler.params.total_num_steps: --set schedule.decay_steps=N, or max_steps" +
+              by_trainer,
           "zero_optimization.reduce_bucket_size: --hidden-size H, or --model",
           "zero_optimization.stage3_prefetch_bucket_size: --hidden-size H, or --model",
           "zero_optimization.stage3_param_persistence_threshold: --hidden-size H, or --model",
