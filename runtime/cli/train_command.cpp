@@ -65,7 +65,7 @@ void tell_to_go_on(const std::string& checkpoint_dir, const Argv& argv) {
 int run_with_restarts(const std::function<LaunchResult(const Argv&)>& run, const Argv& as_told,
                       const RestartPlace& place) {
   const int most = place.most;
-  const std::int64_t before = newest_checkpoint(place.checkpoint_dir).generation;
+  const std::int64_t before = most > 0 ? newest_checkpoint(place.checkpoint_dir).generation : -1;
   LaunchResult result = run(as_told);
   for (int restart = 1; result.worth_restarting && restart <= most; ++restart) {
     const bool saved = newest_checkpoint(place.checkpoint_dir).generation > before;
@@ -238,9 +238,10 @@ std::string drawing(const Planned& planned) {
 
 // What the driver takes of a card is known only when ranks have begun.
 void warn_of_context(const RunConfig& run, const RunPlace& place, std::int64_t planned_bytes) {
+  if (place.card_bytes == 0) return;
   const std::int64_t rest = place.card_bytes - planned_bytes;
   const std::int64_t taken = find_machine("", run).profile.device_overhead_bytes;
-  if (place.card_bytes == 0 || rest >= taken) return;
+  if (rest >= taken) return;
   log_warning("the plan leaves " + format_bytes(rest) + " of the card, and the driver's context " +
               "with the libraries takes about " + format_bytes(taken) +
               ": the ranks may refuse to start");
