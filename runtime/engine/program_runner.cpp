@@ -6,6 +6,7 @@
 
 #include "runtime/engine/engine_programs.hpp"
 #include "runtime/engine/ops/step_ops.hpp"
+#include "runtime/program/graph_segments.hpp"
 
 namespace sluice {
 namespace {
@@ -72,6 +73,16 @@ class WatchedProgram {
   OpWatch* const watch_;
 };
 
+// Operations of units that the executing thread may be ahead of a GPU. One launches some thirty
+// kernels; a hundred where no kernel is fused.
+constexpr int kOpsAhead = 8;
+
+// Stages of a pipeline post their messages as early as they can, so that no peer waits for them.
+bool has_copies_beside(const EngineSetup& setup) {
+  return setup.device.is_cuda() && leaves_device(setup.shape().placement) &&
+         setup.shape().pipeline.stages == 1;
+}
+
 bool copies_bytes(const Op& op) { return op.lane == Lane::kToHost || op.lane == Lane::kToDevice; }
 
 }  // namespace
@@ -85,6 +96,7 @@ ProgramRunner::ProgramRunner(const EngineSetup& setup, const EnginePrograms& pro
       copies_(copies),
       observer_(std::move(observer)),
       watch_(setup.options.watch.get()),
+      stays_near_(copies != nullptr && has_copies_beside(setup)),
       lanes_(hooks_of(copies)) {
   watch_exchanges();
 }
@@ -106,6 +118,7 @@ void ProgramRunner::execute(const Program& program, RunMode mode, std::int64_t i
                             BatchSize size) {
   run_.begin_program(program, mode, index, size);
   marks_.assign(program.ops.size(), {});
+  segment_.ops = 0;
   const WatchedProgram watched(watch_, mode, index);
   try {
     ops_.begin_program();
@@ -144,7 +157,28 @@ void ProgramRunner::waiting(const Op& op, bool begins) {
   }
 }
 
+// The waits cost nothing: the GPU has work, and the thread sleeps.
+void ProgramRunner::stay_near(const Op& op) {
+  const bool recordable = may_be_recorded(op);
+  const bool goes_on = segment_.ops > 0 && op.waits.empty() && recordable;
+  if (!goes_on) end_segment();
+  if (!recordable || op.kind == OpKind::kRelease) return;
+  ++segment_.ops;
+  while (!goes_on && ops_ahead_ > kOpsAhead && ahead_.size() > 1) {
+    if (!ahead_.front().end.done()) ahead_.front().end.wait();
+    ops_ahead_ -= ahead_.front().ops;
+    ahead_.pop_front();
+  }
+}
+
+void ProgramRunner::end_segment() {
+  if (segment_.ops == 0) return;
+  ops_ahead_ += segment_.ops;
+  ahead_.push_back({std::exchange(segment_.ops, 0), copies_->begun()});
+}
+
 void ProgramRunner::enter(const Op& op) {
+  if (stays_near_) stay_near(op);
   if (observer_ && op.lane == Lane::kCompute) {
     observer_(describe(op), meets_all(op.kind));
   }

@@ -1,10 +1,16 @@
 // Executes one program at a time: hands each operation to its handler on the thread of its lane,
 // tells the watchdog what the rank does, and orders copies after the compute stream.
 //
+// On a GPU whose copies run beside it, the executing thread stays few units ahead of the GPU. A
+// driver has room for about a thousand kernels. A thread that finds none waits within the driver,
+// and every call of the threads that copy waits with it: on an H200 early updates in layer order
+// began 1.1 s late for that reason (docs/benchmarks.md).
+//
 // After an exception all communicators of the rank are aborted and the lanes have stopped; nothing
 // can be executed any more.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <string>
 #include <vector>
@@ -35,6 +41,8 @@ class ProgramRunner final : private OpHandler {
 
  private:
   void enter(const Op& op) override;
+  void stay_near(const Op& op);
+  void end_segment();
   Ticket run(const Op& op) override;
   void leave(const Op& op) override;
   void waiting(const Op& op, bool begins) override;
@@ -54,6 +62,15 @@ class ProgramRunner final : private OpHandler {
   // By operation of another thread: how far the compute stream was filled when the operation was
   // handed over.
   std::vector<DeviceCopies::Mark> marks_;
+  // A run of compute operations that nothing interrupts (graph_segments.hpp).
+  struct Segment {
+    int ops = 0;
+    Ticket end;
+  };
+  const bool stays_near_;
+  Segment segment_;            // the last one, while it goes on; ops is 0: none does
+  std::deque<Segment> ahead_;  // those that the GPU may still have to run
+  int ops_ahead_ = 0;
   LaneThreads lanes_;  // last: its threads use the others
 };
 

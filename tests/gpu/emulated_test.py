@@ -15,7 +15,7 @@ import threading
 
 import training
 from covering import grid_checks
-from emulated_bits import BIT_CHECKS, WAIT_CHECKS
+from emulated_bits import BIT_CHECKS, SPECULATING, WAIT_CHECKS
 from runs_test import PIPELINES, SETTINGS, is_valid, settings_of
 from small_runs import MESHES, MODELS, SEQUENCE, STAGES, STEPS, problems
 
@@ -157,6 +157,22 @@ def check_lost_message(place, name):
     return [f"exit code {answer.code}:\n{training.tail(answer.text)}"], ""
 
 
+# A driver holds some 1000 kernels. A rank that fills it stops in its next launch, and so does each thread that copies.
+MOST_TASKS = 600
+
+
+def check_run_ahead(place):
+    """While copies run beside the card, the host is never far ahead of it."""
+    name, model = "run-ahead", MODELS["llama"] | {"layers": 8}
+    settings = SPECULATING | {"zero.stage": 2, "offload.optimizer": "host", "train.accumulation_order": "layer", "train.micro_batch": 1,
+                              "train.global_batch": 8, "train.steps": STEPS, "train.dtype": "bf16"}
+    answer = place.train(name, model, settings, gpus=1, computes="late")
+    found, most = problems(answer, 1, STEPS), max((report["most_tasks"] for report in answer.reports), default=0)
+    if most > MOST_TASKS:
+        found.append(f"a stream held {most} tasks, more than {MOST_TASKS}")
+    return found, f"a stream held {most} tasks at most"
+
+
 def same_words(text, other):
     """But for the last line, which has times."""
     return text.splitlines()[:-1] == other.splitlines()[:-1]
@@ -177,6 +193,7 @@ def named_checks(place, everything):
     """(name, function without arguments) of each check; the function returns what is wrong, and a note."""
     oracles = Oracles(place)
     checks = [("commands", lambda: check_commands(oracles)),
+              ("run ahead", lambda: check_run_ahead(place)),
               ("commands of two stages", lambda: check_commands(oracles, "commands-2", 2, STAGES | {"train.global_batch": 4}))]
     for name, model, settings in others(place):
         checks.append((name, lambda n=name, m=model, s=settings: check_other(oracles, n, m, s)))

@@ -5,9 +5,10 @@
 
 namespace null_gpu {
 
-void Lanes::add_task(const void* stream, Task task) {
+std::int64_t Lanes::add_task(const void* stream, Task task) {
   synchronise(stream);
   add(stream, {.task = std::move(task)});
+  return ++tasks_[stream];
 }
 
 void Lanes::add_wait(const void* stream, const MarkerRef& marker) {
@@ -52,6 +53,7 @@ const Task& Lanes::next_task(const void* stream) const { return queues_.at(strea
 
 void Lanes::drop_task(const void* stream) {
   queues_.at(stream).pop_front();
+  --tasks_.at(stream);
   settle();
 }
 

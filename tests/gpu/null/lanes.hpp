@@ -28,7 +28,8 @@ class Lanes {
   // A stream that waits for the default stream (null), and that for it.
   void add_blocking(const void* stream) { blocking_.insert(stream); }
 
-  void add_task(const void* stream, Task task);
+  // Returns the number of tasks that the stream holds then.
+  std::int64_t add_task(const void* stream, Task task);
   void add_wait(const void* stream, const MarkerRef& marker);
   // The end of the stream as it is.
   MarkerRef mark(const void* stream);
@@ -61,6 +62,7 @@ class Lanes {
   static bool pass(Queue& queue);
 
   std::map<const void*, Queue> queues_;  // none is empty
+  std::map<const void*, std::int64_t> tasks_;
   std::set<const void*> blocking_;
   std::uint64_t last_number_ = 0;
 };

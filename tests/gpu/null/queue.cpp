@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -36,6 +37,7 @@ constexpr auto kTick = std::chrono::milliseconds(1);
 constexpr auto kIdle = std::chrono::milliseconds(50);  // without calls: the host waits elsewhere
 
 thread_local bool inside_task = false;
+std::atomic<std::int64_t> longest = 0;  // written under the runner's mutex
 
 // A task that fails is done: what it should have written is missing.
 bool attempt(const Task& task) {
@@ -63,7 +65,7 @@ class Runner {
  public:
   void add(const void* stream, Task task) {
     Lock lock = locked();
-    lanes_.add_task(stream, std::move(task));
+    longest = std::max(longest.load(), lanes_.add_task(stream, std::move(task)));
     proceed(lock);
   }
   void record(const void* event, const void* stream) {
@@ -269,6 +271,8 @@ void finish_event(const void* event) {
 void finish_device() {
   if (computes()) runner().finish_all();
 }
+
+std::int64_t most_tasks() { return longest; }
 
 void set_schedule(const std::string& text) { runner().set(Schedule(text)); }
 

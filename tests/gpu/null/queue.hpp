@@ -6,6 +6,7 @@
 // numbers with some schedule.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -45,6 +46,9 @@ void forget_event(const void* event);
 void finish_stream(const void* stream);
 void finish_event(const void* event);
 void finish_device();
+
+// Most tasks that a stream held at a time.
+[[nodiscard]] std::int64_t most_tasks();
 
 // For tests, where no work is enqueued: another value of NULL_GPU_COMPUTES.
 void set_schedule(const std::string& text);

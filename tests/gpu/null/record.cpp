@@ -169,7 +169,7 @@ std::string as_json(const Record& all) {
   std::ostringstream out;
   out << "{\n  \"device_peak_bytes\": " << all.device_peak
       << ",\n  \"pinned_peak_bytes\": " << all.pinned_peak << ",\n  \"queries\": " << all.queries
-      << ",\n  \"stream_waits\": " << all.stream_waits
+      << ",\n  \"stream_waits\": " << all.stream_waits << ",\n  \"most_tasks\": " << most_tasks()
       << ",\n  \"rounded_sums\": " << all.rounded_sums
       << ",\n  \"fault_count\": " << all.fault_count << ",\n  \"faults\": [";
   Joined faults(out);
