@@ -163,9 +163,20 @@ struct ShardShape {
   const auto moved = static_cast<double>(rule_of(shape.optimizer).moved_bytes());
   return elems * (moved / static_cast<double>(rule_of(OptimizerType::kAdamW).moved_bytes()));
 }
-// A speculative update writes the group's new parameters too, to their second place on NVMe.
-[[nodiscard]] constexpr bool writes_params_early(const ShardShape& shape, int g) {
+// A speculative update writes the group's new parameters to their second place on NVMe.
+[[nodiscard]] constexpr bool has_second_params(const ShardShape& shape, int g) {
   return shape.placement.optimizer == Tier::kNvme && parameter_tier(shape, g) == Tier::kNvme;
+}
+// A speculative update writes the group's new 16-bit parameters to the device in place: the step
+// has used them for the last time. If the step is thrown away they are made again from the master
+// weights. Not where the step's own copies to the device would wait behind these.
+[[nodiscard]] constexpr bool replaces_params_early(const ShardShape& shape, int g) {
+  const Placement& p = shape.placement;
+  return p.optimizer != Tier::kDevice && p.parameters == Tier::kDevice &&
+         p.activations == Tier::kDevice && shape.dtype != DType::kFloat32 && !is_frozen(shape, g);
+}
+[[nodiscard]] constexpr bool writes_params_early(const ShardShape& shape, int g) {
+  return has_second_params(shape, g) || replaces_params_early(shape, g);
 }
 // Bytes per element that the host moves for a deferred update after a kept speculative update: it
 // only makes 16-bit parameters from the master weights.

@@ -136,7 +136,17 @@ StepResult Engine::train_step(const StepInput& input) {
   if (tiers_) {
     run_.result.times.io = 1e-6 * static_cast<double>(tiers_->nvme_stats().busy_ns - io_before);
   }
+  remake_parameters();
   return run_.result;
+}
+
+// The timings stay the step's.
+void Engine::remake_parameters() {
+  if (!carry_.begin_remaking()) return;
+  std::vector<OpTiming> timings = std::move(run_.timings);
+  runner_.execute(programs_.update, RunMode::kUpdate, run_.index);
+  run_.timings = std::move(timings);
+  carry_.end_remaking();
 }
 
 StepTimes Engine::step_times() const {
@@ -183,6 +193,8 @@ at::Tensor Engine::next_token_logits(const SampleRows& tokens, std::int64_t rows
 
 std::string Engine::find_non_finite(std::int64_t step) {
   require_weights();
+  carry_.forget_speculation();  // the step runs with the parameters that it had
+  remake_parameters();
   return use_.find_non_finite(step);
 }
 

@@ -124,6 +124,7 @@ class Engine final {
  private:
   void require_weights() const;
   [[nodiscard]] StepTimes step_times() const;
+  void remake_parameters();
 
   const EngineSetup setup_;
   const EnginePrograms programs_;

@@ -1,5 +1,7 @@
 // Updates whose new master weights and moments go to other memory.
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <span>
 
 #include "base/error.hpp"
@@ -90,14 +92,19 @@ void expect_same_elsewhere(std::int64_t n, std::int64_t offset, std::span<const 
       rule.update(span_of(in_place, in_place, grad, moments));
       States after(n, moments, offset);
       const std::vector<std::byte> old = before.bytes(2);
-      std::vector<std::byte> weights(static_cast<std::size_t>(2 * n));
-      for (const bool writes_weights : {false, true}) {
+      std::vector<std::uint16_t> expected(static_cast<std::size_t>(n));
+      convert(expected.data(), DType::kBFloat16, in_place.at(0), DType::kFloat32, n);
+      for (const std::int64_t weights_offset : {-1, 0, 3}) {  // -1: no weights
         UpdateSpan span = span_of(before, after, grad, moments);
         span.weights_dtype = DType::kBFloat16;
-        if (writes_weights) span.weights_out = weights.data();
+        States weights(n, DType::kBFloat16, std::max<std::int64_t>(weights_offset, 0));
+        if (weights_offset >= 0) span.weights_out = weights.at(1);
         rule.update(span);
         EXPECT_EQ(after.bytes(rule.moments), in_place.bytes(rule.moments)) << n << ", " << offset;
         EXPECT_EQ(before.bytes(2), old);
+        if (weights_offset < 0) continue;
+        EXPECT_EQ(std::memcmp(weights.at(1), expected.data(), static_cast<std::size_t>(2 * n)), 0)
+            << n << ", " << offset << ", " << weights_offset;
       }
     }
   }

@@ -73,8 +73,9 @@ struct UpdateRange {
         out(static_cast<W*>(span.weights_out)),
         stream(out != nullptr && span.n >= kStreamElements &&
                reinterpret_cast<std::uintptr_t>(out) % sizeof(W) == 0),
-        stream_states(span.master_out != nullptr && out == nullptr && span.n >= kStreamElements &&
-                      std::is_same_v<M, float> && aligned_with_master(span.master_out)) {
+        stream_states(span.master_out != nullptr && span.n >= kStreamElements &&
+                      std::is_same_v<M, float> && aligned_with_master(span.master_out) &&
+                      (!stream || until_aligned(0) == until_lanes(a.master))) {
     for (std::size_t k = 0; k < kMoments; ++k) {
       moments[k] = static_cast<M*>(span.moments[k]);
       new_moments[k] =
@@ -89,13 +90,16 @@ struct UpdateRange {
     return (address - reinterpret_cast<std::uintptr_t>(a.master)) % (kLanes * sizeof(float)) == 0;
   }
 
-  // Elements from i to the next address at a multiple of 16 elements: of the streamed weights, or
-  // of the master weights if nothing is streamed.
-  std::int64_t until_aligned(std::int64_t i) const {
-    const auto address = stream
-                             ? reinterpret_cast<std::uintptr_t>(out + i) / sizeof(W)
-                             : reinterpret_cast<std::uintptr_t>(a.master + i) / sizeof(*a.master);
+  // Elements to the next address at a multiple of 16 elements.
+  template <class T>
+  static std::int64_t until_lanes(const T* from) {
+    const auto address = reinterpret_cast<std::uintptr_t>(from) / sizeof(T);
     return static_cast<std::int64_t>((kLanes - address % kLanes) % kLanes);
+  }
+  // From element i on: of the streamed weights, or of the master weights if no weights are
+  // streamed.
+  std::int64_t until_aligned(std::int64_t i) const {
+    return stream ? until_lanes(out + i) : until_lanes(a.master + i);
   }
 
   // load(pointer to element i of the gradient, of its type).

@@ -29,6 +29,18 @@ bool StepCarry::begin_settling() {
 
 void StepCarry::end_settling() { end_updates(); }
 
+void StepCarry::forget_speculation() {
+  if (std::exchange(kept_, false)) lost_ = true;
+}
+
+bool StepCarry::begin_remaking() {
+  if (!std::exchange(lost_, false) || !tiers_->replaced_params()) return false;
+  tiers_->set_remaking(true);
+  return true;
+}
+
+void StepCarry::end_remaking() { tiers_->set_remaking(false); }
+
 void StepCarry::defer(const UpdateArgs& update) {
   if (defers()) deferred_ = update;
 }
@@ -68,6 +80,7 @@ void StepCarry::end_speculation(bool clipped) {
   if (tiers_ != nullptr) tiers_->set_speculation(nullptr);
   const bool speculated = std::exchange(speculating_, std::nullopt).has_value();
   unclipped_steps_ = clipped ? 0 : unclipped_steps_ + 1;
+  lost_ = speculated && !has_deferred();
   kept_ = speculated && !clipped && has_deferred();
   if (speculated) ++(kept_ ? counts_.kept : counts_.redone);
   if (kept_) counts_.chunks += tiers_->updated_early();

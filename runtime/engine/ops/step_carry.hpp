@@ -16,7 +16,8 @@
 //
 //   kept    the step was not clipped: the deferred update skips the chunks that are updated already
 //   redone  the step was clipped or thrown away: the deferred update computes all chunks; a clipped
-//           or thrown away step turns speculation off
+//           or thrown away step turns speculation off. A step that is thrown away has no deferred
+//           update: begin_remaking() ... end_remaking() make replaced parameters again
 //
 // Every rank decides alike, because the norm has the same bits on all ranks.
 //
@@ -57,6 +58,13 @@ class StepCarry {
   // needs no end, where no update is deferred.
   [[nodiscard]] bool begin_settling();
   void end_settling();
+  // The deferred update computes all chunks, whatever the last step speculated.
+  void forget_speculation();
+  // Around a program of updates that makes the parameters again which a thrown away or forgotten
+  // speculation has replaced. begin_remaking() returns false, and needs no end, where there are
+  // none.
+  [[nodiscard]] bool begin_remaking();
+  void end_remaking();
 
   // Leaves the step's update of states off-device to the next program.
   void defer(const UpdateArgs& update);
@@ -85,6 +93,7 @@ class StepCarry {
   std::optional<UpdateArgs> deferred_;
   UpdateArgs applying_;
   std::optional<UpdateArgs> speculating_;
+  bool lost_ = false;  // the last step speculated for nothing, and was not clipped
   bool kept_ = false;  // the chunks of the last speculation have the deferred update already
   std::int64_t unclipped_steps_ = 0;  // in a row, up to the last step
   SpeculationCounts counts_;

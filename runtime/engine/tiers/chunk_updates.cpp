@@ -41,6 +41,7 @@ ChunkUpdates::ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepSh
     if (!chunk.speculated) continue;
     Early& early = nth(early_, chunk.group);
     if (early.updated.empty()) early.begin = chunk.begin;
+    early.chunk_elems = shape.placement.chunk_elems;
     early.updated.push_back(0);
   }
   for (Early& early : early_) early.kept.resize(early.updated.size());
@@ -66,8 +67,7 @@ void ChunkUpdates::set_update(const UpdateArgs* args, bool kept) {
     for (std::size_t c = 0; c < early.kept.size(); ++c) {
       early.kept[c] = kept ? early.updated[c] : 0;
       if (early.kept[c] == 0 || !on_host()) continue;
-      const std::int64_t begin =
-          early.begin + static_cast<std::int64_t>(c) * shape_.placement.chunk_elems;
+      const std::int64_t begin = early.begin + static_cast<std::int64_t>(c) * early.chunk_elems;
       store_.swap_place(static_cast<int>(g), begin - device_elems(shape_, static_cast<int>(g)));
     }
   }
@@ -90,16 +90,32 @@ std::int64_t ChunkUpdates::updated_early() const {
   return chunks;
 }
 
+bool ChunkUpdates::replaced_params() const {
+  for (std::size_t g = 0; g < early_.size(); ++g) {
+    const std::vector<char>& updated = early_[g].updated;
+    const bool some = std::find(updated.begin(), updated.end(), char{1}) != updated.end();
+    if (some && replaces_params_early(shape_, static_cast<int>(g))) return true;
+  }
+  return false;
+}
+
 bool ChunkUpdates::speculates() const {
   return std::any_of(early_.begin(), early_.end(), [](const Early& e) { return !e.kept.empty(); });
 }
 
 Ticket ChunkUpdates::run(const Op& op, const Chunk& chunk) {
+  if (remaking_) {
+    const bool replaced = replaces_params_early(shape_, chunk.group) && was_updated_early(chunk);
+    return replaced ? make_params(op, chunk) : Ticket();
+  }
   const UpdateArgs* const args = op.speculative ? speculation_ : update_;
   const bool sums = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads;
   if (!sums && !op.ahead && args == nullptr) return {};
-  if (!op.speculative && is_kept(chunk)) return end_kept_update(op, chunk);
-  if (is_late(op)) return {};
+  const Early& early = nth(early_, chunk.group);
+  if (!op.speculative && early.has(early.kept, chunk)) {
+    return writes_params_early(shape_, chunk.group) ? Ticket() : make_params(op, chunk);
+  }
+  if (is_late(op, chunk)) return {};
   // With an image, the place that was current at the start of the program is no longer current.
   const bool former = store_.keeps_image() && !op.speculative && !op.ahead;
   const At at = op.speculative ? At::kOther : At::kCurrent;
@@ -133,27 +149,16 @@ Ticket ChunkUpdates::run(const Op& op, const Chunk& chunk) {
   }
 }
 
-std::int64_t ChunkUpdates::number_in(const Early& early, const Chunk& chunk) const {
-  return (chunk.begin - early.begin) / shape_.placement.chunk_elems;
-}
-
-bool ChunkUpdates::is_kept(const Chunk& chunk) const {
-  const Early& early = nth(early_, chunk.group);
-  const std::int64_t number = number_in(early, chunk);
-  return chunk.begin >= early.begin && number < std::ssize(early.kept) &&
-         nth(early.kept, number) != 0;
-}
-
 // The norm needs the sums of squares in any case.
-bool ChunkUpdates::is_late(const Op& op) const {
+bool ChunkUpdates::is_late(const Op& op, const Chunk& chunk) const {
+  if (!op.speculative || !on_host()) return false;
+  if (op.kind == OpKind::kCopyParams) return !was_updated_early(chunk);
   const bool can_wait = op.kind == OpKind::kUpdate || op.kind == OpKind::kCopyGrads;
-  return op.speculative && can_wait && on_host() && backward_ended_;
+  return can_wait && backward_ended_;
 }
 
-// The states are already updated. Parameters that were not written early are made from the master
-// weights.
-Ticket ChunkUpdates::end_kept_update(const Op& op, const Chunk& chunk) {
-  if (writes_params_early(shape_, chunk.group)) return {};
+// Of a chunk whose states are as they should be: its parameters, from the master weights.
+Ticket ChunkUpdates::make_params(const Op& op, const Chunk& chunk) {
   const OffDeviceGroup& g = memory_.group(chunk);
   if (op.kind == OpKind::kReadStates) {
     return store_.read(g.master, chunk.begin - g.on_device, chunk.elems,
@@ -199,11 +204,10 @@ void ChunkUpdates::add_streams(const Chunk& chunk) {
   }
 }
 
-// A speculative update leaves parameters outside NVMe as they are: the step reads them. States on
-// the host go to their other place; from the ring they are written to it.
+// States on the host go to their other place; from the ring they are written to it.
 void ChunkUpdates::update_early(const Chunk& chunk) {
   Early& early = nth(early_, chunk.group);
-  nth(early.updated, number_in(early, chunk)) = 1;
+  nth(early.updated, early.number_of(chunk)) = 1;
   const bool writes = writes_params_early(shape_, chunk.group);
   update(chunk, *speculation_, writes ? memory_.new_weights(chunk) : nullptr,
          on_host() ? At::kOther : At::kCurrent);

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -35,6 +36,11 @@ class ChunkUpdates {
   void set_update(const UpdateArgs* args, bool kept);
   // What speculative updates of the program that starts now apply; null: they do nothing.
   void set_speculation(const UpdateArgs* args);
+  // Whether the program that starts now only makes the parameters again that speculative updates of
+  // the last step, which was thrown away, have replaced.
+  void set_remaking(bool remaking) { remaking_ = remaking; }
+  // Whether speculative updates of the last step have replaced parameters.
+  [[nodiscard]] bool replaced_params() const;
   // The step's last backward has ended. While the program runs, from any thread.
   void end_backward() { backward_ended_ = true; }
   // The number of chunks that the last step updated before the norm was known.
@@ -51,14 +57,26 @@ class ChunkUpdates {
  private:
   // The chunks of a group that speculation updates.
   struct Early {
-    std::int64_t begin = 0;     // first element of the first chunk
-    std::vector<char> updated;  // by chunk: the step that runs, or ran last, has updated it
-    std::vector<char> kept;     // by chunk: the deferred update has nothing to compute
+    std::int64_t begin = 0;        // first element of the first chunk
+    std::int64_t chunk_elems = 1;  // of all chunks but the group's last
+    std::vector<char> updated;     // by chunk: the step that runs, or ran last, has updated it
+    std::vector<char> kept;        // by chunk: the deferred update has nothing to compute
+
+    [[nodiscard]] std::int64_t number_of(const Chunk& chunk) const {
+      return (chunk.begin - begin) / chunk_elems;
+    }
+    // `of`: updated or kept.
+    [[nodiscard]] bool has(const std::vector<char>& of, const Chunk& chunk) const {
+      const std::int64_t number = number_of(chunk);
+      return chunk.begin >= begin && number < std::ssize(of) && nth(of, number) != 0;
+    }
   };
   [[nodiscard]] bool on_host() const { return shape_.placement.optimizer == Tier::kHost; }
-  [[nodiscard]] std::int64_t number_in(const Early& early, const Chunk& chunk) const;
-  [[nodiscard]] bool is_kept(const Chunk& chunk) const;
-  [[nodiscard]] bool is_late(const Op& op) const;
+  [[nodiscard]] bool was_updated_early(const Chunk& chunk) const {
+    const Early& early = nth(early_, chunk.group);
+    return early.has(early.updated, chunk);
+  }
+  [[nodiscard]] bool is_late(const Op& op, const Chunk& chunk) const;
   [[nodiscard]] Ticket read_states(const Chunk& chunk, At at);
   [[nodiscard]] Ticket write_states(const Chunk& chunk, At at);
   [[nodiscard]] Ticket read_grads(const Chunk& chunk);
@@ -67,7 +85,7 @@ class ChunkUpdates {
   void update_early(const Chunk& chunk);
   void copy_params(const Chunk& chunk);
   void sum_squares(const Chunk& chunk);
-  [[nodiscard]] Ticket end_kept_update(const Op& op, const Chunk& chunk);
+  [[nodiscard]] Ticket make_params(const Op& op, const Chunk& chunk);
 
   ShardStore& store_;
   DeviceCopies& device_;
@@ -77,6 +95,7 @@ class ChunkUpdates {
   const ChunkMemory memory_;
   const UpdateArgs* update_ = nullptr;
   const UpdateArgs* speculation_ = nullptr;
+  bool remaking_ = false;
   std::atomic<bool> backward_ended_ = false;
   std::vector<Early> early_;                     // by group
   std::vector<char> sums_squares_;               // by group

@@ -52,6 +52,8 @@ class TierStore {
   // See ChunkUpdates.
   void set_update(const UpdateArgs* args, bool kept = false) { updates_->set_update(args, kept); }
   void set_speculation(const UpdateArgs* args) { updates_->set_speculation(args); }
+  void set_remaking(bool remaking) { updates_->set_remaking(remaking); }
+  [[nodiscard]] bool replaced_params() const { return updates_->replaced_params(); }
   void end_backward() { updates_->end_backward(); }
   [[nodiscard]] std::int64_t updated_early() const { return updates_->updated_early(); }
   [[nodiscard]] bool speculates() const { return updates_->speculates(); }

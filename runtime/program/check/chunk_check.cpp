@@ -153,6 +153,7 @@ void ChunkCheck::come_early(const Op& op, ChunkState& chunk) {
   if (brings || (op.kind == OpKind::kUpdate && in_place)) touches_.touch_grads(op.group, false);
   if (op.kind == OpKind::kSumSquares) chunk.summed = fault_.now();
   if (op.kind == OpKind::kWriteParams) touch_run(Space::kSecondParams, op, true);
+  if (op.kind == OpKind::kCopyParams) touch_run(Space::kParams, op, true);
   fault_.fail(early_.enter(fault_.now(), chunk.update, chunk.written));
 }
 
@@ -209,8 +210,10 @@ void ChunkCheck::depart(const Op& op, ChunkState& chunk, GroupState& group) {
     if (std::exchange(chunk.written, true)) fault_.fail("comes twice");
     ++group.state_writes;
   }
-  if (op.kind == OpKind::kCopyParams) ++group.copies;
-  if (op.kind == OpKind::kWriteParams) ++group.param_writes;
+  if (op.kind == OpKind::kCopyParams || op.kind == OpKind::kWriteParams) {
+    if (std::exchange(chunk.params_sent, true)) fault_.fail("comes twice");
+    ++(op.kind == OpKind::kCopyParams ? group.copies : group.param_writes);
+  }
   if (op.kind != OpKind::kWriteStates || states_are_params(op.group)) {
     touch_run(Space::kParams, op, true);
   }

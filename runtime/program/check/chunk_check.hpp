@@ -41,8 +41,9 @@ class ChunkCheck {
     OpId update = -1;
     OpId summing = -1;  // reads its gradients into the ring for the norm
     OpId summed = -1;
-    bool written = false;  // its states are written back to the disk
-    bool ahead = false;    // its states are read into the ring for the next program
+    bool written = false;      // its states are written back to the disk
+    bool params_sent = false;  // its new parameters go to the device or the disk
+    bool ahead = false;        // its states are read into the ring for the next program
   };
   // A group's chunks, and the number of operations of each kind issued on them.
   struct GroupState {

@@ -154,7 +154,7 @@ std::string find_op_fault(const Program& program, std::size_t i) {
   const bool speculated = op.chunk >= 0 && nth(program.chunks, op.chunk).speculated;
   if (op.kind == OpKind::kCommit && !program.image) return "commits what is no image";
   if (op.kind == OpKind::kMeet && !program.image) return "meets without a reason";
-  if (op.speculative && (op.ahead || !speculated || op.kind == OpKind::kCopyParams)) {
+  if (op.speculative && (op.ahead || !speculated)) {
     return "speculates on what is not to be";
   }
   if (!slots_fit(program, op)) return "works in another's slot";

@@ -14,6 +14,9 @@ SpeculationCheck::SpeculationCheck(const Program& program, const OpOrder& order)
     grads_on_disk_ = grads_on_disk_ || op.kind == OpKind::kWriteBucket;
     states_on_disk_ = states_on_disk_ || op.kind == OpKind::kWriteStates;
     if (op.kind == OpKind::kWriteParams) written_apart_.insert(op.group);
+    if (op.kind != OpKind::kCopyParams || !nth(program.chunks, op.chunk).speculated) continue;
+    // The deferred operation has nothing to move: the parameters are there.
+    if (op.speculative || op.moved_bytes == 0) replaced_.insert(op.group);
   }
   grads_on_host_ = stored && !grads_on_disk_;
 }
@@ -66,8 +69,10 @@ std::string SpeculationCheck::fault_at_end() const {
     if (!program_.chunks[c].speculated) continue;
     const Guess& guess = guesses_[c];
     if (guess.update < 0) return "a chunk is to be updated early, and is not";
-    const bool apart = written_apart_.count(program_.chunks[c].group) > 0;
-    if (states_on_disk_ && (!guess.states_written || (apart && !guess.params_written))) {
+    const int group = program_.chunks[c].group;
+    const bool apart = states_on_disk_ && written_apart_.count(group) > 0;
+    const bool with_params = apart || replaced_.count(group) > 0;
+    if ((states_on_disk_ && !guess.states_written) || (with_params && !guess.params_written)) {
       return "a chunk is updated early, and not written";
     }
   }

@@ -42,6 +42,7 @@ class SpeculationCheck {
   bool grads_on_host_ = false;
   bool grads_on_disk_ = false;
   std::set<int> written_apart_;  // groups whose parameters go to NVMe beside the states
+  std::set<int> replaced_;       // groups whose parameters on the device are replaced early
   std::set<int> taken_;
   std::vector<Guess> guesses_;  // by chunk
 };

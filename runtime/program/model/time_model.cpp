@@ -27,6 +27,9 @@ class Pricing {
     const auto elems = static_cast<double>(nth(program_.chunks, op.chunk).elems);
     if (op.kind == OpKind::kUpdate) return over(adamw_updates(shape_, elems), rates_.host_adam);
     if (op.kind == OpKind::kCopyGrads) return over(4 * elems, rates_.d2h_bps);
+    if (op.kind == OpKind::kCopyParams) {
+      return over(static_cast<double>(size_of(shape_.dtype)) * elems, rates_.h2d_bps);
+    }
     return seconds(op);
   }
 

@@ -134,9 +134,11 @@ void EarlyUpdates::update(const Early& early, OpId may_overwrite) {
     users.push_back(emit(OpKind::kWriteStates, Lane::kDisk, c, waits,
                          away_state_bytes(shape_) * ring_.chunk(c).elems));
   }
-  if (writes_params_early(shape_, g) && !params_are_master(shape_, g)) {
-    users.push_back(emit(OpKind::kWriteParams, Lane::kDisk, c, std::move(waits),
-                         size_of(shape_.dtype) * ring_.chunk(c).elems));
+  const std::int64_t weight_bytes = size_of(shape_.dtype) * ring_.chunk(c).elems;
+  if (replaces_params_early(shape_, g)) {
+    users.push_back(emit(OpKind::kCopyParams, Lane::kToDevice, c, {update}, weight_bytes));
+  } else if (has_second_params(shape_, g) && !params_are_master(shape_, g)) {
+    users.push_back(emit(OpKind::kWriteParams, Lane::kDisk, c, std::move(waits), weight_bytes));
   }
   if (users.empty()) users.push_back(update);
   ring_.state_users(c) = std::move(users);
@@ -148,9 +150,8 @@ void EarlyUpdates::end() {
     if (op.chunk < 0 || op.speculative || !ring_.chunk(op.chunk).speculated) continue;
     const bool reads = op.kind == OpKind::kReadStates;
     if (reads) op.moved_bytes = kept_read_bytes(shape_, op.group) * ring_.chunk(op.chunk).elems;
-    const bool moves_params =
-        op.kind == OpKind::kCopyParams ||
-        (op.kind == OpKind::kWriteParams && !writes_params_early(shape_, op.group));
+    const bool moves_params = (op.kind == OpKind::kCopyParams || op.kind == OpKind::kWriteParams) &&
+                              !writes_params_early(shape_, op.group);
     if (!reads && !moves_params) op.moved_bytes = 0;
   }
 }

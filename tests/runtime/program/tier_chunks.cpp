@@ -48,18 +48,24 @@ Region TierPlay::states_at(int c, bool second) {
 Region TierPlay::params_at(int c, bool second) {
   const Chunk& chunk = program_->chunks[static_cast<std::size_t>(c)];
   const bool there =
-      writes_params_early(shape_, chunk.group) && in_second_[static_cast<std::size_t>(c)] != second;
+      has_second_params(shape_, chunk.group) && in_second_[static_cast<std::size_t>(c)] != second;
   const auto& spaces = there ? second_params_ : params_;
   return part(spaces[static_cast<std::size_t>(chunk.group)], chunk.begin, chunk.elems);
 }
 
 Task TierPlay::task_of_chunk(const Op& op) {
+  if (kind_ == PlayKind::kRemake) {
+    const bool replaced =
+        replaces_params_early(shape_, op.group) && speculated_[static_cast<std::size_t>(op.chunk)];
+    return replaced ? make_params(op) : Task{};
+  }
   const bool sums = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads;
   if (op.speculative ? !outcome_.speculates && !sums : !updates_ && !sums && !op.ahead) return {};
   if (!op.speculative && kept_chunks_[static_cast<std::size_t>(op.chunk)]) {
-    return end_kept_update(op);
+    return writes_params_early(shape_, op.group) ? Task{} : make_params(op);
   }
-  const bool can_wait = op.kind == OpKind::kUpdate || op.kind == OpKind::kCopyGrads;
+  const bool can_wait =
+      op.kind == OpKind::kUpdate || op.kind == OpKind::kCopyGrads || op.kind == OpKind::kCopyParams;
   if (op.speculative && can_wait && outcome_.is_late(op.chunk)) return {};
   if (op.kind == OpKind::kUpdate) return update_chunk(op);
   if (op.kind == OpKind::kCopyParams || op.kind == OpKind::kWriteParams) {
@@ -68,12 +74,10 @@ Task TierPlay::task_of_chunk(const Op& op) {
   return move_chunk(op);
 }
 
-// Of a chunk whose states are updated: its parameters have still to get to theirs, unless they have
-// been written to NVMe.
-Task TierPlay::end_kept_update(const Op& op) {
+// Of a chunk whose states are as they should be: its parameters have still to get to theirs.
+Task TierPlay::make_params(const Op& op) {
   const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
   const Tier params = parameter_tier(shape_, chunk.group);
-  if (writes_params_early(shape_, chunk.group)) return {};
   if (op.kind == OpKind::kCopyParams || op.kind == OpKind::kWriteParams) {
     return params_of_chunk(op);
   }
@@ -155,7 +159,8 @@ Task TierPlay::move_chunk(const Op& op) {
   const int g = chunk.group;
   if (op.kind == OpKind::kReadStates) {
     // Of an image: from the place that was current, and into the other one.
-    const bool kept = kept_chunks_[static_cast<std::size_t>(op.chunk)];
+    const bool kept =
+        kind_ == PlayKind::kRemake || kept_chunks_[static_cast<std::size_t>(op.chunk)];
     const bool former = program_->image && !op.ahead && !op.speculative && !kept;
     return copy(states_at(op.chunk, former), ring(ring_states_, chunk));
   }

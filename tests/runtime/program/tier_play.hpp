@@ -130,7 +130,7 @@ class TierPlay {
   [[nodiscard]] Task update_on_device(const Op& op);
   [[nodiscard]] Task task_of_chunk(const Op& op);
   [[nodiscard]] Task update_chunk(const Op& op);
-  [[nodiscard]] Task end_kept_update(const Op& op);
+  [[nodiscard]] Task make_params(const Op& op);
   [[nodiscard]] Cells updated(const Chunk& chunk, Cells states, std::int64_t step);
   [[nodiscard]] Task move_chunk(const Op& op);
   [[nodiscard]] Task read_streams(const Chunk& chunk);

@@ -159,12 +159,18 @@ std::string simulate(std::span<const Playing> programs, const StepShape& shape,
   std::mt19937_64 random(seed);
   TierPlay play(shape, static_cast<int>(seed % static_cast<std::uint64_t>(shape.dp)));
   const auto habit = static_cast<Habit>(seed % kHabits);
+  const Program updates = write_update_step(shape);
   for (std::size_t p = 0; p < programs.size(); ++p) {
-    play.load(programs[p], {.speculates = random() % 4 != 0,
-                            .clipped = random() % 3 == 0,
-                            .thrown_away = random() % 6 == 0,
-                            .in_time = (seed + p + 1) * 0x9e3779b97f4a7c15U});
+    const Outcome outcome{.speculates = random() % 4 != 0,
+                          .clipped = random() % 3 == 0,
+                          .thrown_away = random() % 6 == 0,
+                          .in_time = (seed + p + 1) * 0x9e3779b97f4a7c15U};
+    play.load(programs[p], outcome);
     Scheduler(play, *programs[p].program, habit, random).run();
+    if (programs[p].kind == PlayKind::kTrain && outcome.speculates && outcome.thrown_away) {
+      play.load({&updates, PlayKind::kRemake}, {});
+      Scheduler(play, updates, habit, random).run();
+    }
     if (!play.fault().empty()) return "program " + std::to_string(p) + ", " + play.fault();
   }
   return "";

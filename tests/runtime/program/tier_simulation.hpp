@@ -13,16 +13,17 @@
 
 namespace sluice {
 
-enum class PlayKind { kTrain, kUpdates, kEvaluate };
+enum class PlayKind { kTrain, kUpdates, kRemake, kEvaluate };
 
 struct Playing {
   const Program* program = nullptr;
   PlayKind kind = PlayKind::kTrain;
 };
 
-// The first thing that would make a step wrong; empty if none. Before the first program lies a
-// step: its gradients wait for their update. The seed decides which steps speculate, which are
-// clipped, and which are thrown away.
+// The first thing that would make a step wrong; empty if none. A step that speculated and is thrown
+// away is followed by the program of updates, which makes replaced parameters again. Before the
+// first program lies a step: its gradients wait for their update. The seed decides which steps
+// speculate, which are clipped, and which are thrown away.
 [[nodiscard]] std::string simulate(std::span<const Playing> programs, const StepShape& shape,
                                    std::uint64_t seed);
 
