@@ -30,10 +30,21 @@ MODELS = {
 }
 
 LARGE = {"train.steps": 6, "train.micro_batch": 8, "train.dtype": "bf16"}
+OPTIMIZER_ON_HOST = {"zero.stage": 2, "offload.optimizer": "host"}
 SPEED = {  # run: model, settings
     "speed-124m": ("124m", {"train.micro_batch": 16}), "speed-345m": ("345m", {}),
     "speed-1558m-4": ("1558m", {"train.micro_batch": 4}), "speed-1558m-8": ("1558m", {}),
-    "speed-1558m-32k": ("1558m", {"train.global_batch": 32}), "speed-1b": ("1b", {}), "speed-1b-32k": ("1b", {"train.global_batch": 32}), "speed-3b": ("3b", {"train.micro_batch": 4, "recompute.mode": "full"}),
+    "speed-1558m-32k": ("1558m", {"train.micro_batch": 16, "train.global_batch": 32}), "speed-1558m-32": ("1558m", {"train.micro_batch": 32}),
+    "speed-1b": ("1b", {}), "speed-1b-32k": ("1b", {"train.global_batch": 32}),
+    "speed-3b": ("3b", {}), "speed-3b-32k": ("3b", {"train.global_batch": 32}),
+    "speed-345m-host": ("345m", OPTIMIZER_ON_HOST), "speed-1558m-host": ("1558m", OPTIMIZER_ON_HOST),
+}
+# Arguments of peers/peer_step.py, and the runs that the peer's memory is enough for.
+PEERS = {
+    "torch": (["--peer", "torch"], ("speed-124m", "speed-345m", "speed-1558m-4", "speed-1b")),
+    "torch compiled": (["--peer", "torch", "--compile"], ("speed-124m", "speed-345m", "speed-1558m-4", "speed-1b")),
+    "deepspeed 1": (["--peer", "deepspeed", "--stage", "1"], ("speed-345m", "speed-1558m-4")),
+    "deepspeed 2": (["--peer", "deepspeed", "--stage", "2", "--optimizer-on-host"], ("speed-345m-host", "speed-1558m-host")),
 }
 # Settings that a card has to price, and the runs that have them beside the plain one.
 PRICED = {"cudnn": {"train.attention": "cudnn"}, "deterministic": {"train.deterministic": True}, "fp8": {"train.matmul": "fp8"}}

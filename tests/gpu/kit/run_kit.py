@@ -26,19 +26,13 @@ import traceback
 
 import kernel_table
 import lanes
-from programs import (EMULATED, LARGE, MODELS, NORMS, PARITY, PATIENCE, PRICED, PRICED_RUNS, SPEED, Failed, Kit, TooLarge, build_kernel_times,
-                      differences, free_port, host_memory, last_line)
+from programs import (EMULATED, LARGE, MODELS, NORMS, OPTIMIZER_ON_HOST, PARITY, PATIENCE, PEERS, PRICED, PRICED_RUNS, SPEED, Failed, Kit, TooLarge,
+                      build_kernel_times, differences, free_port, host_memory, last_line)
 
 HERE = pathlib.Path(__file__).resolve().parent
 CARD_TFLOPS = 989  # dense bf16 of an H100 SXM
 
 TINY = {"train.steps": 3 if EMULATED else 12, "train.micro_batch": 4, "train.global_batch": 8, "train.dtype": "fp32"}
-# Arguments of peers/peer_step.py, and the runs that the peer's memory is enough for.
-PEERS = {
-    "torch": (["--peer", "torch"], ("speed-124m", "speed-345m", "speed-1558m-4", "speed-1b")),
-    "torch compiled": (["--peer", "torch", "--compile"], ("speed-124m", "speed-345m", "speed-1558m-4", "speed-1b")),
-    "deepspeed 1": (["--peer", "deepspeed", "--stage", "1"], ("speed-345m", "speed-1558m-4")),
-}
 ON_HOST = {"zero.stage": 3, "offload.optimizer": "host", "offload.gradients": "host", "offload.parameters": "host"}
 
 
@@ -233,7 +227,8 @@ def step_commands(kit):
     same(kit, "parts", "whole", 1e-6)
     saved, backends = kit.work / "parts", (kit.backend, "gloo")
     command = [kit.sluice, "eval", config, "--checkpoint", saved, "--json", "--quiet", "--set"]
-    ours, cpus = (json.loads(last_line(kit.call([*command, f"launch.backend={backend}"])))["loss"] for backend in backends)
+    outputs = (kit.call([*command, f"launch.backend={backend}"]) for backend in backends)
+    ours, cpus = (json.loads(text[text.index("{"):])["loss"] for text in outputs)
     note(f"eval: loss {ours:.5f}, on the CPU {cpus:.5f}")
     if not math.isclose(ours, cpus, rel_tol=PARITY["bf16"]):
         raise Failed("eval gives another loss than on the CPU")
@@ -331,7 +326,8 @@ def step_peers(kit):
             command = [sys.executable, "-B", script, *arguments, "--wait", "--steps", 10, "--micro-batch", micro_batch, "--shape",
                        json.dumps(MODELS[model])]
             try:
-                seconds = statistics.median(json.loads(last_line(kit.call(command, 400)))["seconds"][2:])
+                lines = kit.call(command, 400).splitlines()  # libraries print more at the end of the process
+                seconds = statistics.median(json.loads(next(line for line in reversed(lines) if line.startswith("{")))["seconds"][2:])
             except Failed as failed:  # not Sluice's failure
                 note(f"{run}: {name}: {failed}")
                 continue
@@ -340,13 +336,16 @@ def step_peers(kit):
 
 
 def step_big(kit):
-    settings = {"train.micro_batch": 2, "train.global_batch": 8, "train.dtype": "bf16", "zero.stage": 2, "offload.optimizer": "host", "output.trace": True}
-    room = min(0.85 * host_memory(), 106 * 2**30)  # 90 GiB of states and gradients; updates begin early from the fifth step on, in the rest
-    early = {"offload.speculate": "auto", "memory.host": f"{int(room / 1024)}KiB", "train.clip": 100}
-    for run, steps, more in (("8b", 5, {}), ("8b-early", 10, early)):
+    """Updates on the host begin early from the fifth step on, as far as second places of states have room."""
+    common = {"train.micro_batch": 2, "train.global_batch": 8, "train.dtype": "bf16", "train.clip": 0, "output.trace": True}
+    host = common | OPTIMIZER_ON_HOST
+    early = host | {"offload.speculate": "auto", "memory.host": f"{int(min(0.93 * host_memory(), 116 * 2**30) / 1024)}KiB"}
+    for run, settings in {"8b": host, "8b-early": early, "8b-part": early | {"train.micro_batch": 4, "offload.device_fraction": 0.4},
+                          "8b-layer": early | {"train.accumulation_order": "layer", "recompute.mode": "selective"},
+                          "8b-device": common | {"train.micro_batch": 1, "zero.stage": 3}}.items():
         with if_it_fits():
-            kit.train(run, "8b", settings | more | {"train.steps": steps}, 500)
-            speed_of(kit, run, after=6 if more else 3)
+            kit.train(run, "8b", {"train.steps": 5 if "offload.speculate" not in settings else 10} | settings, 300)
+            speed_of(kit, run, after=3 if "offload.speculate" not in settings else 7)
             note(f"{run}: {lanes.rates(kit.work / run / 'trace.json')}")
 
 
