@@ -1,5 +1,7 @@
 #include "runtime/cli/checkpoint_tokenizer.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "runtime/checkpoint/io/tokenizer_files.hpp"
 #include "runtime/cli/command_output.hpp"
@@ -13,7 +15,16 @@ namespace sluice {
 std::string own_tokenizer(const Checkpoint& checkpoint) {
   const TokenizerRecord& tokenizer = checkpoint.manifest().run.tokenizer;
   if (!tokenizer.known()) return "";
-  return tokenizer.files.empty() ? "bytes" : checkpoint.path();
+  const bool built_in = tokenizer.fingerprint == text_fingerprint(TokenizerKind::kBytes, {});
+  return built_in ? "bytes" : checkpoint.path();
+}
+
+std::string own_chat_template(const Checkpoint& checkpoint) {
+  const std::string name = "chat_template.jinja";
+  const std::vector<TokenizerFile>& files = checkpoint.manifest().run.tokenizer.files;
+  const bool there = std::any_of(files.begin(), files.end(),
+                                 [&](const TokenizerFile& file) { return file.name == name; });
+  return there ? join_path(checkpoint.path(), name) : "";
 }
 
 void check_is_own_tokenizer(const Checkpoint& checkpoint, const std::string& spec,
@@ -58,6 +69,10 @@ std::string take_tokenizer(LoadedConfig& config, const Written& written,
   spec = own_tokenizer(checkpoint);
   TokenizerRecord record = checkpoint.manifest().run.tokenizer;
   read_tokenizer_files(local_file_system(), checkpoint.path(), record);
+  const std::string chat_template = own_chat_template(checkpoint);
+  if (!chat_template.empty() && !written("data.chat_template")) {
+    config.run.data.chat_template = chat_template;
+  }
   const auto origin = config.origins.find("data.tokenizer");
   const bool is_set = origin != config.origins.end() && origin->second.is_set;
   if (named.empty()) return "";

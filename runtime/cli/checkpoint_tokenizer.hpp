@@ -13,10 +13,13 @@ namespace sluice {
 // The value of data.tokenizer for the checkpoint's tokenizer; empty if the checkpoint has none.
 [[nodiscard]] std::string own_tokenizer(const Checkpoint& checkpoint);
 
-// Sets data.tokenizer to the checkpoint's own and compares every file with its checksum. A
-// tokenizer that the user wrote, or that the folder in model.from has, must be the same. Returns a
-// note, mostly empty. Throws ConfigError with both fingerprints, CheckpointError, IoError.
-// REQUIRES: the checkpoint has a tokenizer.
+// The path of the chat template that the checkpoint holds as a file of its own; empty if none.
+[[nodiscard]] std::string own_chat_template(const Checkpoint& checkpoint);
+
+// Sets data.tokenizer to the checkpoint's own, data.chat_template too unless the user wrote it, and
+// compares every file with its checksum. A tokenizer that the user wrote, or that the folder in
+// model.from has, must be the same. Returns a note, mostly empty. Throws ConfigError with both
+// fingerprints, CheckpointError, IoError. REQUIRES: the checkpoint has a tokenizer.
 [[nodiscard]] std::string take_tokenizer(LoadedConfig& config, const Written& written,
                                          const Checkpoint& checkpoint);
 // The same for a tokenizer that an option or a key names; `place` names the option or key.

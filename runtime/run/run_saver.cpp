@@ -101,6 +101,9 @@ RunSaver::RunSaver(SavingOptions options, RunSaverContext context, Engine& engin
   const Tokenizer* const tokenizer = context_.data.tokenizer();
   if (tokenizer != nullptr && !options_.tokenizer.empty()) {
     tokenizer_ = tokenizer_record(*tokenizer, options_.tokenizer, options_.end_tokens);
+    if (options_.chat_template) {
+      add_chat_template(*tokenizer, options_.tokenizer, *options_.chat_template, tokenizer_);
+    }
   }
   if (comm_.rank() != 0) drop_text(tokenizer_);
   if (options_.on) say(saves().describe());
@@ -198,7 +201,12 @@ std::optional<RunProgress> RunSaver::resume() {
     }
   }
   report_changes(run);
-  inherit_tokenizer(tokenizer_, run.tokenizer, local_file_system(), resumed.path);
+  if (!options_.chat_template) {
+    inherit_tokenizer(tokenizer_, run.tokenizer, local_file_system(), resumed.path);
+  } else if (tokenizer_.end_tokens.empty()) {
+    // The files of `tokenizer_` hold the template that this run trains on.
+    tokenizer_.end_tokens = run.tokenizer.end_tokens;
+  }
   if (comm_.rank() != 0) drop_text(tokenizer_);
   if (saves_) saves_->set_known_bad(resumed.known_bad);
   return progress;

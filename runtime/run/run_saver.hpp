@@ -28,7 +28,8 @@ struct SavingOptions {
   std::string resume = "never";  // as ResumeRequest::from
   std::string config;            // the resolved configuration, kept in every checkpoint
   std::string tokenizer;         // data.tokenizer, kept in every checkpoint; empty: not kept
-  std::vector<std::int32_t> end_tokens;  // of the model's own files, besides the tokenizer's
+  std::optional<std::string> chat_template;  // data.chat_template of a run on conversations
+  std::vector<std::int32_t> end_tokens;      // of the model's own files, besides the tokenizer's
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/checkpoint/io/tokenizer_files.hpp"
+#include "runtime/data/chat/chat_encoder.hpp"
 #include "runtime/data/tokenizer/folder_tokens.hpp"
 #include "runtime/data/tokenizer/tokenizer_source.hpp"
 
@@ -31,17 +33,34 @@ void add_companions(const TokenizerSource& source, TokenizerRecord& record) {
   }
 }
 
+bool has_file(const TokenizerRecord& record, std::string_view name) {
+  return std::any_of(record.files.begin(), record.files.end(),
+                     [&](const TokenizerFile& file) { return file.name == name; });
+}
+
+// The template's text, behind a line for each token that it uses and that its reader would not know
+// by the same name: the tokenizer_config.json beside the run's template is no file of a checkpoint.
+std::string with_tokens(const ChatTemplateSource& used, const ChatTemplateSource& known) {
+  std::string lines;
+  for (const auto& [name, token] : used.tokens.items()) {
+    const jinja::Value* there = known.tokens.find(name);
+    const bool same = there != nullptr && *there->as_text() == *token.as_text();
+    if (same || used.text.find(name) == std::string::npos) continue;
+    lines += "{% set " + name + " = " + nlohmann::json(*token.as_text()).dump() + " %}\n";
+  }
+  return lines + used.text;
+}
+
 // config.json, which may name the end of text, is no file of a checkpoint: the record gets a
 // generation_config.json with the name.
 void keep_end_of_text(const Tokenizer& tokenizer, const TokenizerSource& source,
                       TokenizerRecord& record) {
-  const auto has = [&](std::string_view name) {
-    return std::any_of(record.files.begin(), record.files.end(),
-                       [&](const TokenizerFile& file) { return file.name == name; });
-  };
   const FolderTokens folder = read_folder_tokens(source);
   const std::int32_t end = tokenizer.end_of_text();
-  if (tokenizer.decode({&end, 1}) == folder.eos_token || has("generation_config.json")) return;
+  if (tokenizer.decode({&end, 1}) == folder.eos_token ||
+      has_file(record, "generation_config.json")) {
+    return;
+  }
   if (std::find(folder.eos_ids.begin(), folder.eos_ids.end(), end) == folder.eos_ids.end()) return;
   record.files.push_back(tokenizer_file("generation_config.json",
                                         "{\"eos_token_id\": " + std::to_string(end) + "}\n"));
@@ -67,6 +86,22 @@ TokenizerRecord tokenizer_record(const Tokenizer& tokenizer, const std::string& 
   if (!record.files.empty()) add_companions(source, record);
   keep_end_of_text(tokenizer, source, record);
   return record;
+}
+
+void add_chat_template(const Tokenizer& tokenizer, const std::string& spec,
+                       const std::string& chat_template, TokenizerRecord& record) {
+  const auto used = chat_template_of(tokenizer, spec, chat_template);
+  if (!used) return;  // completions need none
+  const fs::path path = used->path;
+  if (chat_template.empty() && has_file(record, path.filename().string())) return;
+  ChatTemplateSource known;
+  const bool has_config = has_file(record, "tokenizer_config.json");
+  const std::string folder =
+      has_config ? fs::path(find_tokenizer(spec).paths.front()).parent_path().string() : "";
+  add_known_tokens(tokenizer, folder, known);
+  std::erase_if(record.files,
+                [](const TokenizerFile& file) { return file.name == "chat_template.jinja"; });
+  record.files.push_back(tokenizer_file("chat_template.jinja", with_tokens(*used, known)));
 }
 
 void inherit_tokenizer(TokenizerRecord& now, const TokenizerRecord& saved, FileSystem& files,

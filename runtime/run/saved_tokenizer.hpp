@@ -18,6 +18,11 @@ class FileSystem;
 [[nodiscard]] TokenizerRecord tokenizer_record(const Tokenizer& tokenizer, const std::string& spec,
                                                std::vector<std::int32_t> end_tokens);
 
+// Adds the chat template of a run on conversations as chat_template.jinja, unless `record` has it
+// among the tokenizer's files. `chat_template`: data.chat_template. Throws as chat_template_of.
+void add_chat_template(const Tokenizer& tokenizer, const std::string& spec,
+                       const std::string& chat_template, TokenizerRecord& record);
+
 // Replaces `now`, the record of a resumed run, by the record of the checkpoint in `path`, if both
 // have the same tokenizer or the run has none. Throws CheckpointError.
 void inherit_tokenizer(TokenizerRecord& now, const TokenizerRecord& saved, FileSystem& files,

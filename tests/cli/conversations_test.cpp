@@ -8,6 +8,8 @@
 namespace sluice::testing {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr char kTemplate[] =
     "{% for m in messages %}{% if m.role == 'user' %}Q: {{ m.content }}\n"
     "{% else %}{% generation %}{{ m.content }}{{ eos_token }}{% endgeneration %}{% endif %}"
@@ -67,6 +69,17 @@ TEST_F(Talks, AreLearnedEvaluatedAndAnswered) {
       scratch_, "generate --checkpoint ckpt --chat --temperature 0 --prompt 'colour of the sky'");
   EXPECT_EQ(answer.exit_code, 0) << answer.output;
   EXPECT_NE(answer.output.find("It is red.\n"), std::string::npos) << answer.output;
+  // The checkpoint holds the template: elsewhere data.chat_template names no file.
+  fs::create_directory(scratch_.path("moved"));
+  fs::copy(scratch_.path("ckpt"), scratch_.path("moved/ckpt"), fs::copy_options::recursive);
+  fs::rename(scratch_.path("chat.jinja"), scratch_.path("moved/chat.old"));
+  const Finished moved = run_program(scratch_,
+                                     "generate --checkpoint moved/ckpt --chat --temperature 0 "
+                                     "--prompt 'colour of the sky'");
+  EXPECT_EQ(moved.exit_code, 0) << moved.output;
+  EXPECT_NE(moved.output.find("It is red.\n"), std::string::npos) << moved.output;
+  EXPECT_EQ(run_program(scratch_, "checkpoint verify moved/ckpt").exit_code, 0);
+  fs::rename(scratch_.path("moved/chat.old"), scratch_.path("chat.jinja"));
 
   const Finished exported = run_program(scratch_, "checkpoint export ckpt -o hf");
   EXPECT_EQ(exported.exit_code, 0) << exported.output;

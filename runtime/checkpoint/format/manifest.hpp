@@ -37,13 +37,13 @@ struct TokenizerFile {
   }
 };
 
-// The tokenizer that made the model's tokens. If it has files, make_tokenizer() accepts the
-// directory of the checkpoint.
+// The tokenizer that made the model's tokens, and the chat template of a run on conversations. If
+// the tokenizer is not the built-in one, make_tokenizer() accepts the directory of the checkpoint.
 struct TokenizerRecord {
   std::string fingerprint{};  // Tokenizer::fingerprint(); empty: unknown, or no tokenizer
   std::int64_t vocab = 0;
   std::vector<std::int32_t> end_tokens{};  // end a text, besides the tokenizer's own end token
-  std::vector<TokenizerFile> files{};      // empty: the built-in tokenizer
+  std::vector<TokenizerFile> files{};      // the built-in tokenizer has none but a chat template
   bool operator==(const TokenizerRecord&) const = default;
   [[nodiscard]] bool known() const { return !fingerprint.empty(); }
 };

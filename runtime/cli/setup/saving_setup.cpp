@@ -164,6 +164,7 @@ SavingOptions saving_options(const LoadedConfig& config, const std::string& resu
   saving.resume = resume;
   saving.config = config.resolved_yaml();
   if (!config.run.model.from.empty()) saving.end_tokens = read_hf_end_tokens(config.run.model.from);
+  if (!config.run.data.sft.empty()) saving.chat_template = config.run.data.chat_template;
   saving.started = started();
   return saving;
 }

@@ -53,6 +53,24 @@ void add_token(const Tokenizer& tokenizer, std::span<const std::int32_t> ids, co
 
 }  // namespace
 
+std::optional<ChatTemplateSource> chat_template_of(const Tokenizer& tokenizer,
+                                                   const std::string& tokenizer_spec,
+                                                   const std::string& chat_template) {
+  const std::string folder = folder_of(tokenizer_spec);
+  std::optional<ChatTemplateSource> source =
+      chat_template.empty() ? template_beside(folder) : find_chat_template(chat_template);
+  if (source) add_known_tokens(tokenizer, folder, *source);
+  return source;
+}
+
+void add_known_tokens(const Tokenizer& tokenizer, const std::string& folder,
+                      ChatTemplateSource& source) {
+  if (!folder.empty()) add_tokens_of(folder, source);
+  const std::int32_t end = tokenizer.end_of_text();
+  add_token(tokenizer, {&end, 1}, "eos_token", source);
+  add_token(tokenizer, tokenizer.leading(), "bos_token", source);
+}
+
 ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenizer_spec,
                          const std::string& chat_template, TrainOn train_on)
     : tokenizer_(tokenizer), train_on_(train_on) {
@@ -66,14 +84,7 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenize
                std::int64_t{token.single_word} << 2U);
   }
   hasher.add(static_cast<std::int64_t>(train_on));
-  const std::string folder = folder_of(tokenizer_spec);
-  std::optional<ChatTemplateSource> source =
-      chat_template.empty() ? template_beside(folder) : find_chat_template(chat_template);
-  if (source) {
-    if (!folder.empty()) add_tokens_of(folder, *source);
-    const std::int32_t end = tokenizer.end_of_text();
-    add_token(tokenizer, {&end, 1}, "eos_token", *source);
-    add_token(tokenizer, tokenizer.leading(), "bos_token", *source);
+  if (auto source = chat_template_of(tokenizer, tokenizer_spec, chat_template)) {
     hasher.add(source->text);
     for (const auto& [name, token] : source->tokens.items()) {
       hasher.add(name);

@@ -12,13 +12,21 @@
 
 namespace sluice {
 
+// The template of a run: data.chat_template, or without that key the template in the folder of the
+// tokenizer; nullopt: none. Its tokens are those of its folder and of add_known_tokens(). Throws as
+// find_chat_template.
+[[nodiscard]] std::optional<ChatTemplateSource> chat_template_of(const Tokenizer& tokenizer,
+                                                                 const std::string& tokenizer_spec,
+                                                                 const std::string& chat_template);
+// Sets the tokens that `source` lacks: those of the tokenizer_config.json in `folder`, unless
+// `folder` is empty, else eos_token and bos_token from the tokenizer.
+void add_known_tokens(const Tokenizer& tokenizer, const std::string& folder,
+                      ChatTemplateSource& source);
+
 class ChatEncoder {
  public:
-  // `chat_template` and `tokenizer` are data.chat_template and data.tokenizer. Without a
-  // chat_template the tokenizer's folder may hold one. Without either, completions alone can be
-  // encoded. A template takes the special tokens that its folder lacks from the
-  // tokenizer_config.json of the tokenizer's folder, else eos_token and bos_token from the
-  // tokenizer. Throws as find_chat_template.
+  // `chat_template` and `tokenizer` are data.chat_template and data.tokenizer. Without a template
+  // completions alone can be encoded. Throws as chat_template_of.
   ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenizer_spec,
               const std::string& chat_template, TrainOn train_on);
 

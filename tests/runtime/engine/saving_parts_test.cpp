@@ -9,6 +9,7 @@
 #include "runtime/run/resume.hpp"
 #include "runtime/run/run_settings.hpp"
 #include "runtime/run/save_clock.hpp"
+#include "runtime/run/saved_tokenizer.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 
 namespace sluice::testing {
@@ -211,6 +212,22 @@ TEST(RunSettings, RefusesTheMomentsOfAnotherOptimizer) {
                         "moments of adamw"),
               std::string::npos)
         << error.what();
+  }
+}
+
+TEST(SavedTokenizer, KeepsAChatTemplateWithTheTokensOfItsFolder) {
+  const TemporaryFolder folder;
+  const std::string text = "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}";
+  std::ofstream(folder.file("chat_template.jinja")) << text;
+  std::ofstream(folder.file("tokenizer_config.json"))
+      << R"({"eos_token": "<|im_end|>", "pad_token": "<pad>"})";
+  const auto tokenizer = make_tokenizer("bytes");
+  TokenizerRecord record = tokenizer_record(*tokenizer, "bytes", {});
+  for (int times = 0; times < 2; ++times) {
+    add_chat_template(*tokenizer, "bytes", folder.path().string(), record);
+    ASSERT_EQ(record.files.size(), 1U);
+    EXPECT_EQ(record.files[0].name, "chat_template.jinja");
+    EXPECT_EQ(*record.files[0].text, "{% set eos_token = \"<|im_end|>\" %}\n" + text);
   }
 }
 
