@@ -106,6 +106,17 @@ std::string tokenizer_of_old(const CheckpointCommand& command,
   return "";
 }
 
+// The checkpoint's own template, or of an old checkpoint the file that the run used.
+void settle_chat_template(const Checkpoint& checkpoint, DataOptions& data) {
+  std::string& path = data.chat_template;
+  if (const std::string own = own_chat_template(checkpoint); !own.empty()) path = own;
+  if (data.sft.empty() || path.empty() || exists(path)) return;
+  log_warning("checkpoint " + checkpoint.path() +
+              " was saved without its chat template, and its data.chat_template " + path +
+              " is not there; copy that file to the folder as chat_template.jinja");
+  path.clear();
+}
+
 // The config.json of the model's origin; empty if none is of a model of this size.
 std::string carried_config(const std::vector<std::string>& folders, const ModelOptions& model) {
   for (const std::string& folder : folders) {
@@ -180,25 +191,25 @@ int run_checkpoint_export(const CheckpointCommand& command) {
   Checkpoint checkpoint = open_checkpoint(files, command.path);
   const LoadedConfig config = load_config_text(join_path(checkpoint.path(), kManifestName),
                                                checkpoint.manifest().run.config, {});
-  ModelOptions model = config.run.model;
+  RunConfig run = config.run;
+  ModelOptions& model = run.model;
   if (model.vocab == 0) model.vocab = stored_vocab(checkpoint);
-  const std::vector<std::string> folders = companion_folders(command, checkpoint, config.run);
+  const std::vector<std::string> folders = companion_folders(command, checkpoint, run);
   HfExportOptions options;
   options.dtype = dtype_of(command.dtype);
   options.shard_bytes = command.shard_bytes;
   options.carried_config = carried_config(folders, model);
   options.companions = folders;
   const TokenizerRecord& record = checkpoint.manifest().run.tokenizer;
-  const bool chats = !config.run.data.sft.empty();
+  settle_chat_template(checkpoint, run.data);
   if (record.known() && !command.tokenizer.empty()) {
     check_is_own_tokenizer(checkpoint, command.tokenizer, "--tokenizer");
   }
   if (record.known()) {
     options.companions = tokenizer_folders(command, record, checkpoint.path());
-    add_tokenizer(options, own_tokenizer(checkpoint), record, model, chats);
-  } else if (const std::string spec = tokenizer_of_old(command, folders, config.run);
-             !spec.empty()) {
-    add_tokenizer(options, spec, record, model, chats);
+    add_tokenizer(options, own_tokenizer(checkpoint), record, run);
+  } else if (const std::string spec = tokenizer_of_old(command, folders, run); !spec.empty()) {
+    add_tokenizer(options, spec, record, run);
   }
   const HfExportResult result =
       export_hf(files, command.out, make_model_spec(model), checkpoint_reader(checkpoint), options);

@@ -3,17 +3,17 @@
 
 #include <string>
 
+#include "configs/run_config.hpp"
 #include "runtime/checkpoint/format/manifest.hpp"
 #include "runtime/checkpoint/hf/hf_export.hpp"
-#include "runtime/model/model_options.hpp"
 
 namespace sluice {
 
 // Sets options.made and options.tokens: tokenizer.json, tokenizer_config.json and
 // generation_config.json for the tokenizer of `spec`, and the tokens that end a text. `record`: the
-// checkpoint's. `chats`: of a run on conversations, whose texts have special tokens by name. Throws
-// as make_tokenizer.
+// checkpoint's. Of a run on conversations also its template, chat_template.jinja. Throws as
+// make_tokenizer and chat_template_of.
 void add_tokenizer(HfExportOptions& options, const std::string& spec, const TokenizerRecord& record,
-                   const ModelOptions& model, bool chats);
+                   const RunConfig& run);
 
 }  // namespace sluice

@@ -79,13 +79,14 @@ TEST_F(Talks, AreLearnedEvaluatedAndAnswered) {
   EXPECT_EQ(moved.exit_code, 0) << moved.output;
   EXPECT_NE(moved.output.find("It is red.\n"), std::string::npos) << moved.output;
   EXPECT_EQ(run_program(scratch_, "checkpoint verify moved/ckpt").exit_code, 0);
-  fs::rename(scratch_.path("moved/chat.old"), scratch_.path("chat.jinja"));
 
-  const Finished exported = run_program(scratch_, "checkpoint export ckpt -o hf");
+  const Finished exported = run_program(scratch_, "checkpoint export moved/ckpt -o hf");
   EXPECT_EQ(exported.exit_code, 0) << exported.output;
   // transformers would spell special tokens out in every turn but the first.
   EXPECT_EQ(scratch_.read("hf/tokenizer_config.json").find("split_special_tokens"),
             std::string::npos);
+  EXPECT_EQ(scratch_.read("hf/chat_template.jinja"), kTemplate);
+  fs::rename(scratch_.path("moved/chat.old"), scratch_.path("chat.jinja"));
 
   const nlohmann::json alone = eval_json("");
   ASSERT_EQ(alone["files"].size(), 1U) << alone;
