@@ -274,14 +274,6 @@ std::vector<std::int32_t> chat_input(const ChatEncoder& encoder,
   }
 }
 
-// The end-of-turn as a token that ends an answer, if it is one.
-void add_end_of_turn(const ChatEncoder& encoder, GenerateOptions& options) {
-  const std::string end = encoder.end_of_turn();
-  if (end.empty()) return;
-  const std::vector<std::int32_t> ids = encode_chat(encoder.tokenizer(), {end, {}}).ids;
-  if (ids.size() == 1) options.end_tokens.insert(ids[0]);
-}
-
 int run_chat(const GenerateCommand& command, const RankEnvironment& rank) {
   Questions questions(command, rank.world_size);
   UsedWeights weights = use_weights(request_of(command, rank.world_size));
@@ -296,7 +288,7 @@ int run_chat(const GenerateCommand& command, const RankEnvironment& rank) {
   GenerateOptions options{.sampling = command.sampling,
                           .stop_at_end_of_text = !command.ignore_end_of_text,
                           .end_tokens = weights.end_tokens};
-  add_end_of_turn(encoder, options);
+  if (const auto end = encoder.end_of_turn()) options.end_tokens.insert(*end);
   UseRank use(weights, rank);
   EngineOptions engine_options = use.options(EnginePurpose::kGenerate);
   engine_options.generate_positions = run.model.seq;

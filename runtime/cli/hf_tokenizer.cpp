@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <optional>
 
+#include "runtime/checkpoint/hf/hf_json.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
+#include "runtime/cli/command_output.hpp"
+#include "runtime/data/chat/chat_encoder.hpp"
 #include "runtime/data/tokenizer/added_tokens.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 #include "runtime/data/tokenizer/tokenizer_json_write.hpp"
@@ -16,9 +20,41 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json eos_of(const HfTokens& tokens) {
-  if (tokens.eos.empty()) return nullptr;
-  return tokens.eos.size() == 1 ? Json(tokens.eos.front()) : Json(tokens.eos);
+constexpr char kGenerationConfig[] = "generation_config.json";
+
+using Ids = std::vector<std::int32_t>;
+
+Json eos_of(const Ids& eos) {
+  if (eos.empty()) return nullptr;
+  return eos.size() == 1 ? Json(eos.front()) : Json(eos);
+}
+
+void add_new(Ids& ids, std::int32_t id) {
+  if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+}
+
+// Of a run on conversations, if it is one token.
+std::optional<std::int32_t> end_of_turn(const Tokenizer& tokenizer, const std::string& spec,
+                                        const DataOptions& data) {
+  if (data.sft.empty()) return std::nullopt;
+  const ChatEncoder encoder(tokenizer, spec, data.chat_template, data.train_on);
+  return encoder.has_template() ? encoder.end_of_turn() : std::nullopt;
+}
+
+// The generation_config.json of the first folder that has one, with `eos` among its end tokens.
+void change_generation_config(HfExportOptions& options, const Ids& eos) {
+  for (const std::string& folder : options.companions) {
+    const std::string path = join_path(folder, kGenerationConfig);
+    if (!exists(path)) continue;
+    const Ids theirs = read_hf_end_tokens(folder);
+    Ids all = theirs;
+    for (const std::int32_t id : eos) add_new(all, id);
+    if (all == theirs) return;  // the companion is copied byte for byte
+    nlohmann::json json = read_hf_json(path);
+    json["eos_token_id"] = all;
+    options.changed.push_back({kGenerationConfig, json.dump(2) + "\n"});
+    return;
+  }
 }
 
 std::string tokenizer_config(const Tokenizer& tokenizer, TokenizerKind kind, const HfTokens& tokens,
@@ -43,7 +79,7 @@ std::string tokenizer_config(const Tokenizer& tokenizer, TokenizerKind kind, con
 }
 
 std::string generation_config(const HfTokens& tokens) {
-  Json json{{"eos_token_id", eos_of(tokens)}};
+  Json json{{"eos_token_id", eos_of(tokens.eos)}};
   json["bos_token_id"] = tokens.bos ? Json(*tokens.bos) : Json();
   return json.dump(2) + "\n";
 }
@@ -55,9 +91,12 @@ void add_tokenizer(HfExportOptions& options, const std::string& spec, const Toke
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(spec);
   const TokenizerSource source = find_tokenizer(spec);
   HfTokens& tokens = options.tokens;
-  std::set<std::int32_t> ends(record.end_tokens.begin(), record.end_tokens.end());
-  if (tokenizer->end_of_text() < run.model.vocab) ends.insert(tokenizer->end_of_text());
-  tokens.eos = {ends.begin(), ends.end()};
+  // transformers pads with the first end token where no token is named for it, so the end of text
+  // stands before the end of a turn.
+  const std::optional<std::int32_t> turn = end_of_turn(*tokenizer, spec, run.data);
+  if (tokenizer->end_of_text() < run.model.vocab) tokens.eos = {tokenizer->end_of_text()};
+  if (turn && *turn < run.model.vocab) add_new(tokens.eos, *turn);
+  for (const std::int32_t id : record.end_tokens) add_new(tokens.eos, id);
   if (tokenizer->leading().size() == 1) tokens.bos = tokenizer->leading().front();
   // End tokens of the model's origin are those of its config.json.
   tokens.replace = record.known() && record.end_tokens.empty();
@@ -73,8 +112,9 @@ void add_tokenizer(HfExportOptions& options, const std::string& spec, const Toke
     add_chat_template(*tokenizer, spec, run.data.chat_template, chats);
     options.made.push_back({"chat_template.jinja", *chats.files.back().text});
   }
-  if (options.carried_config.empty() || tokens.replace) {
-    options.made.push_back({"generation_config.json", generation_config(tokens)});
+  if (turn) change_generation_config(options, tokens.eos);
+  if (options.carried_config.empty() || tokens.replace || turn) {
+    options.made.push_back({kGenerationConfig, generation_config(tokens)});
   }
 }
 

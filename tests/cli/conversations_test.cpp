@@ -104,6 +104,30 @@ TEST_F(Talks, AreLearnedEvaluatedAndAnswered) {
       << strides.output;
 }
 
+TEST_F(Talks, AnExportNamesTheEndOfATurn) {
+  fs::create_directory(scratch_.path("tokens"));
+  fs::copy(SLUICE_SOURCE_DIR "/tests/golden/tokenizers/qwen3.json",
+           scratch_.path("tokens/tokenizer.json"));
+  scratch_.write("tokens/tokenizer_config.json", R"({"eos_token": "<|end|>"})");  // id 0
+  scratch_.write("chat.jinja", "{% for m in messages %}{{ m.content }}<tool>\n{% endfor %}");
+  const Finished train =
+      run_program(scratch_, "train talks.yaml --set data.tokenizer=tokens --set train.steps=1");
+  ASSERT_EQ(train.exit_code, 0) << train.output;
+  const auto generation = [&](const std::string& arguments) {
+    const Finished exported = run_program(scratch_, "checkpoint export ckpt " + arguments);
+    EXPECT_EQ(exported.exit_code, 0) << exported.output;
+    return nlohmann::json::parse(scratch_.read("hf/generation_config.json"), nullptr, false);
+  };
+  const nlohmann::json ends{0, 440};  // <|end|>, <tool>
+  EXPECT_EQ(generation("-o hf")["eos_token_id"], ends);
+  // The other keys of a file that comes with the tokenizer stay.
+  fs::remove_all(scratch_.path("hf"));
+  scratch_.write("tokens/generation_config.json", R"({"eos_token_id": 0, "temperature": 0.5})");
+  EXPECT_EQ(generation("-o hf --tokenizer tokens"),
+            (nlohmann::json{{"eos_token_id", ends}, {"temperature", 0.5}}));
+  EXPECT_EQ(scratch_.read("hf/chat_template.jinja"), scratch_.read("chat.jinja"));
+}
+
 TEST_F(Talks, ThatAreLeftOutAreShown) {
   scratch_.write("talks.jsonl", talk("colour of the sky", "It is red.") + "{\"messages\": [\n" +
                                     talk("colour of grass", "") +

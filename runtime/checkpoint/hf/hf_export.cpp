@@ -189,19 +189,21 @@ void write_files(FileSystem& files, const std::string& dir, const ModelSpec& spe
     replace_durably(files, join_path(dir, result.files.back()),
                     write_hf_index(weight_map, result.bytes));
   }
+  const auto write = [&](const HfFile& file) {
+    const std::string path = join_path(dir, file.name);
+    if (files.stat(path)) return;
+    replace_durably(files, path, file.text);
+    result.files.push_back(file.name);
+    ++result.companions;
+  };
+  std::for_each(options.changed.begin(), options.changed.end(), write);
   for (const std::string& folder : options.companions) {
     for (const std::string& name : copy_hf_companions(files, folder, dir)) {
       result.files.push_back(name);
       ++result.companions;
     }
   }
-  for (const HfFile& file : options.made) {
-    const std::string path = join_path(dir, file.name);
-    if (files.stat(path)) continue;
-    replace_durably(files, path, file.text);
-    result.files.push_back(file.name);
-    ++result.companions;
-  }
+  std::for_each(options.made.begin(), options.made.end(), write);
 }
 
 // Removes all files of the folder. It was empty before, so the export has made all of them.

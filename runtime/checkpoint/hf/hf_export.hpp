@@ -34,6 +34,7 @@ struct HfExportOptions {
   std::int64_t shard_bytes = 5'000'000'000;  // bytes of tensors per file; a larger tensor is alone
   std::string carried_config{};              // text of the config.json that the model came from
   std::vector<std::string> companions{};     // source folders of copy_hf_companions(), in order
+  std::vector<HfFile> changed{};             // written instead of companions of these names
   std::vector<HfFile> made{};                // written unless a companion has the name
   HfTokens tokens{};
 };

@@ -111,7 +111,7 @@ std::vector<std::int32_t> ChatEncoder::prompt(const Value& messages) const {
   return encode_chat(tokenizer_, {chat_template().render(messages, Value::none(), true), {}}).ids;
 }
 
-std::string ChatEncoder::end_of_turn() const {
+std::optional<std::int32_t> ChatEncoder::end_of_turn() const {
   const std::string answer = "answer";
   Conversation conversation;
   conversation.messages =
@@ -121,11 +121,13 @@ std::string ChatEncoder::end_of_turn() const {
     const jinja::Span last = chat.learned.back();
     const std::string learned = chat.text.substr(last.begin, last.end - last.begin);
     const std::size_t at = learned.rfind(answer);
-    return at == learned.npos
-               ? ""
-               : std::string(jinja::strip(learned.substr(at + answer.size()), "", true, true));
+    if (at == learned.npos) return std::nullopt;
+    const std::string_view behind = std::string_view(learned).substr(at + answer.size());
+    const std::string end(jinja::strip(behind, "", true, true));
+    const std::vector<std::int32_t> ids = encode_chat(tokenizer_, {end, {}}).ids;
+    return ids.size() == 1 ? std::optional(ids[0]) : std::nullopt;
   } catch (const jinja::RenderError&) {
-    return "";
+    return std::nullopt;
   }
 }
 

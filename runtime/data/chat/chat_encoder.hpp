@@ -35,8 +35,10 @@ class ChatEncoder {
   [[nodiscard]] LearnedTokens encode(const Conversation& conversation) const;
   // The input of a model that is to answer.
   [[nodiscard]] std::vector<std::int32_t> prompt(const jinja::Value& messages) const;
-  // What the template writes behind an answer, as "<|im_end|>"; empty: nothing, or unknown.
-  [[nodiscard]] std::string end_of_turn() const;
+  [[nodiscard]] bool has_template() const { return template_.has_value(); }
+  // What the template writes behind an answer, as <|im_end|>, if that is one token. Throws
+  // ConfigError without a template.
+  [[nodiscard]] std::optional<std::int32_t> end_of_turn() const;
 
   [[nodiscard]] const Tokenizer& tokenizer() const { return tokenizer_; }
   // Encoders with equal fingerprints encode alike.
