@@ -2,6 +2,8 @@
 
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/cli/command_output.hpp"
+#include "runtime/data/chat/chat_encoder.hpp"
+#include "runtime/data/data_sets.hpp"
 #include "runtime/launch/hosts/agent.hpp"
 
 namespace sluice {
@@ -18,6 +20,12 @@ std::string word(const std::string& text) {
 // The program as one word of a shell, indented.
 std::string program_word() { return "  " + word(program_name()); }
 
+// A run on completions alone may have no template, so that --chat fails.
+bool chats(const DataOptions& options, const Tokenizer& tokenizer) {
+  return !options.sft.empty() &&
+         chat_template_of(tokenizer, tokenizer_spec_of(options), options.chat_template);
+}
+
 }  // namespace
 
 std::string next_commands(const LoadedConfig& config, const TrainingData& data) {
@@ -27,7 +35,8 @@ std::string next_commands(const LoadedConfig& config, const TrainingData& data) 
   const std::string program = program_word();
   std::string text = "the model is saved; what to do with it:\n";
   if (data.tokenizer() != nullptr) {
-    text += program + " generate --checkpoint " + from + " --prompt 'TEXT'\n";
+    text += program + " generate --checkpoint " + from +
+            (chats(config.run.data, *data.tokenizer()) ? " --chat\n" : " --prompt 'TEXT'\n");
   }
   if (data.valid_samples() > 0) {
     text +=
