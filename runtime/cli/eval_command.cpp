@@ -94,13 +94,16 @@ class Evaluation {
     const EvalStream& stream = streams_[batch.stream];
     for (const EvalWindow& window : batch.windows) {
       if (stream.rows == nullptr) {
-        append_window(stream.name, *stream.source, window, seq_, vocab_, out.tokens, out.targets);
+        std::vector<std::int32_t>* ends =
+            stream.document_mask ? &out.cu_seqlens.emplace_back() : nullptr;
+        append_window(stream.name, *stream.source, window, seq_, vocab_, out.tokens, out.targets,
+                      ends);
         continue;
       }
       out.cu_seqlens.push_back(append_packed_row(stream.name, *stream.rows, window.first, seq_,
                                                  vocab_, out.tokens, out.targets));
     }
-    if (stream.rows != nullptr) {
+    if (!out.cu_seqlens.empty()) {
       out.cu_seqlens.resize(static_cast<std::size_t>(rows), {0, static_cast<std::int32_t>(seq_)});
     }
     out.tokens.resize(static_cast<std::size_t>(rows * seq_), 0);

@@ -105,7 +105,11 @@ std::string nothing_to_evaluate(const DataOptions& options, const std::vector<st
 }  // namespace
 
 std::int64_t EvalStream::counted() const {
-  if (rows == nullptr) return source->size() - 1;
+  if (rows == nullptr) {
+    std::vector<std::int64_t> starts;
+    if (document_mask) source->add_starts(0, source->size(), starts);
+    return source->size() - 1 - static_cast<std::int64_t>(starts.size());
+  }
   std::int64_t learned = 0;
   for (std::int64_t row = 0; row < rows->samples(); ++row) learned += rows->learned(row);
   return learned;
@@ -117,6 +121,7 @@ std::vector<EvalStream> open_eval_streams(const DataOptions& options,
   std::vector<EvalStream> streams = !text.empty()          ? open_text(options, text)
                                     : !options.sft.empty() ? open_talks(options, share, seq)
                                                            : open_share(options, share);
+  for (EvalStream& stream : streams) stream.document_mask = options.document_mask;
   std::erase_if(streams, [](const EvalStream& stream) { return stream.counted() < 1; });
   if (streams.empty()) throw ConfigError(nothing_to_evaluate(options, text, share));
   return streams;

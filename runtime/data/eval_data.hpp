@@ -17,8 +17,10 @@ struct EvalStream {
   std::shared_ptr<const TokenSource> source;
   // Of conversations: packed rows, evaluated one by one. Else null, and the source is a text.
   std::shared_ptr<const SampleSource> rows = nullptr;
+  bool document_mask = false;  // of a text: its documents are told apart (data.document_mask)
 
-  // Targets that the loss counts: learned ones of rows, all but the first token of a text.
+  // Targets that the loss counts: learned ones of rows; of a text all tokens but the first, and
+  // with document_mask but the first of each document.
   [[nodiscard]] std::int64_t counted() const;
 };
 

@@ -11,6 +11,20 @@ std::int64_t samples_in(std::int64_t tokens, std::int64_t seq) {
   return tokens > seq ? (tokens - 1) / seq : 0;
 }
 
+void tell_documents(const TokenSource& source, std::int64_t first, std::int64_t length,
+                    const SampleRow& row) {
+  const auto seq = static_cast<std::int64_t>(row.targets.size());
+  std::vector<std::int64_t> starts;
+  source.add_starts(first, first + length + 1, starts);
+  row.ends->assign(1, 0);
+  for (const std::int64_t start : starts) {
+    const std::int64_t end = start - first;
+    row.targets[static_cast<std::size_t>(end - 1)] = kIgnoreTarget;
+    if (end < seq) row.ends->push_back(static_cast<std::int32_t>(end));
+  }
+  row.ends->push_back(static_cast<std::int32_t>(seq));
+}
+
 StreamSamples::StreamSamples(std::shared_ptr<const TokenSource> source, std::int64_t seq)
     : source_(std::move(source)), seq_(seq) {}
 
@@ -22,16 +36,7 @@ std::int64_t StreamSamples::read(std::int64_t sample, const SampleRow& row) cons
   source_->read(first, tokens);
   std::copy(tokens.begin(), tokens.end() - 1, row.tokens.begin());
   std::copy(tokens.begin() + 1, tokens.end(), row.targets.begin());
-  if (row.ends == nullptr) return first;
-  std::vector<std::int64_t> starts;
-  source_->add_starts(first, first + seq_ + 1, starts);
-  row.ends->assign(1, 0);
-  for (const std::int64_t start : starts) {
-    const std::int64_t end = start - first;
-    row.targets[static_cast<std::size_t>(end - 1)] = kIgnoreTarget;
-    if (end < seq_) row.ends->push_back(static_cast<std::int32_t>(end));
-  }
-  row.ends->push_back(static_cast<std::int32_t>(seq_));
+  if (row.ends != nullptr) tell_documents(*source_, first, seq_, row);
   return first;
 }
 

@@ -44,4 +44,10 @@ class StreamSamples : public SampleSource {
 
 [[nodiscard]] std::int64_t samples_in(std::int64_t tokens, std::int64_t seq);
 
+// Tells apart the documents of a row that holds `length` tokens of the source from token `first`:
+// fills row.ends, and ignores each target that crosses a document's end. The padding behind the
+// tokens belongs to the last document. REQUIRES: first + length < source.size().
+void tell_documents(const TokenSource& source, std::int64_t first, std::int64_t length,
+                    const SampleRow& row);
+
 }  // namespace sluice

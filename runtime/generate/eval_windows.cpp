@@ -40,7 +40,7 @@ std::vector<EvalWindow> cut_windows(std::int64_t tokens, std::int64_t seq, std::
 
 void append_window(const std::string& name, const TokenSource& source, const EvalWindow& window,
                    std::int64_t seq, std::int64_t vocab, std::vector<std::int64_t>& tokens,
-                   std::vector<std::int64_t>& targets) {
+                   std::vector<std::int64_t>& targets, std::vector<std::int32_t>* ends) {
   std::vector<std::int64_t> read(static_cast<std::size_t>(window.length) + 1);
   source.read(window.first, read);
   check_vocab(name, read, window.first, vocab);
@@ -50,6 +50,10 @@ void append_window(const std::string& name, const TokenSource& source, const Eva
   targets.insert(targets.end(), static_cast<std::size_t>(window.context), kIgnoreTarget);
   targets.insert(targets.end(), read.begin() + 1 + window.context, read.end());
   targets.insert(targets.end(), padding, kIgnoreTarget);
+  if (ends == nullptr) return;
+  const auto row = static_cast<std::ptrdiff_t>(seq);
+  tell_documents(source, window.first, window.length,
+                 {{tokens.end() - row, tokens.end()}, {targets.end() - row, targets.end()}, ends});
 }
 
 std::vector<std::int32_t> append_packed_row(const std::string& name, const SampleSource& rows,

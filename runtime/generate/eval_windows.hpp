@@ -28,11 +28,12 @@ struct EvalWindow {
                                                   std::int64_t stride);
 
 // Appends the row of a window: seq tokens and seq targets. Positions that are not counted have
-// target kIgnoreTarget (kernels/cpu/softmax_cross_entropy.hpp). Throws IoError, with the stream's
-// `name`, the token's index and its value, if a token is not below `vocab`.
+// target kIgnoreTarget (kernels/cpu/softmax_cross_entropy.hpp). With `ends`, the row's documents
+// are told apart (tell_documents). Throws IoError, with the stream's `name`, the token's index and
+// its value, if a token is not below `vocab`.
 void append_window(const std::string& name, const TokenSource& source, const EvalWindow& window,
                    std::int64_t seq, std::int64_t vocab, std::vector<std::int64_t>& tokens,
-                   std::vector<std::int64_t>& targets);
+                   std::vector<std::int64_t>& targets, std::vector<std::int32_t>* ends = nullptr);
 
 // Appends row `row` of packed documents, whose learned targets alone are counted. Returns 0, the
 // end of each document, seq. Throws as append_window.

@@ -41,6 +41,31 @@ TEST_F(Trained, EvaluatesFileByFileAndTheSameOnEveryLayout) {
   EXPECT_NE(table.output.find("\nall "), std::string::npos) << table.output;
 }
 
+// One evaluation of the run reads each validation row once: the two losses are of equal targets.
+TEST_F(Trained, EvaluatesTheDocumentsThatTheRunValidated) {
+  std::string lines;  // 257 tokens, each document's bytes and an end of text: four rows of 64
+  for (std::size_t i = 0; i < 8; ++i) {
+    const std::string text = std::string(kPhrase).substr(0, i < 7 ? 24 + 2 * i : 39);
+    lines += R"({"text": ")" + text + "\"}\n";
+  }
+  scratch_->write("documents.jsonl", lines);
+  const std::string with = " --set data.valid=documents.jsonl --set data.document_mask=";
+  const auto losses = [&](const std::string& mask) {
+    const std::string folder = "masked_" + mask;
+    const Finished trained =
+        run("train tiny.yaml --set train.steps=4 --set train.eval_steps=1" + with + mask +
+            " --set checkpoint.dir=" + folder + "/ckpt --set output.dir=" + folder);
+    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+    const nlohmann::json evaluated =
+        json_of("eval tiny.yaml --checkpoint " + folder + "/ckpt" + with + mask);
+    EXPECT_EQ(evaluated["tokens"], mask == "true" ? 249 : 256) << evaluated;
+    EXPECT_NEAR(evaluated["loss"].get<double>(),
+                scratch_->metrics(folder).back()["eval_loss"].get<double>(), 1e-6);
+    return evaluated["loss"].get<double>();
+  };
+  EXPECT_NE(losses("true"), losses("false"));
+}
+
 // The tensors of another theta, or of other heads, have the same shapes.
 TEST_F(Trained, ACheckpointKnowsItsModel) {
   const std::string use = std::string("generate ") + kUse + "--prompt a --max-tokens 1 ";

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
+#include <set>
 
 #include "base/error.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
@@ -46,6 +48,37 @@ TEST(EvalWindows, EveryTokenButTheFirstIsPredictedOnce) {
       EXPECT_EQ(predicted.size(), static_cast<std::size_t>(tokens - 1));
       for (const auto& [token, times] : predicted) EXPECT_EQ(times, 1) << token;
     }
+  }
+}
+
+// A token that begins a document has no context: no window predicts it.
+TEST(EvalWindows, DocumentsAreToldApartInEveryWindow) {
+  constexpr std::int64_t kTokens = 21, kSeq = 8;
+  const auto all = std::make_shared<Counting>(kTokens);
+  const ChainedSource source({{all, {0, 5}}, {all, {5, 8}}, {all, {8, 17}}, {all, {17, 21}}});
+  for (const std::int64_t stride : {1, 3, 8}) {
+    std::multiset<std::int64_t> predicted;
+    for (const EvalWindow& window : cut_windows(kTokens, kSeq, stride)) {
+      std::vector<std::int64_t> row, targets;
+      std::vector<std::int32_t> ends, expected{0};
+      append_window("text", source, window, kSeq, kTokens, row, targets, &ends);
+      for (const std::int64_t start : {5, 8, 17}) {
+        const std::int64_t end = start - window.first;
+        if (end > 0 && end <= window.length && end < kSeq) {
+          expected.push_back(static_cast<std::int32_t>(end));
+        }
+      }
+      expected.push_back(kSeq);
+      EXPECT_EQ(ends, expected) << window.first;
+      for (const std::int64_t target : targets) {
+        if (target != kIgnoreTarget) predicted.insert(target);
+      }
+    }
+    std::multiset<std::int64_t> expected;
+    for (std::int64_t token = 1; token < kTokens; ++token) {
+      if (token != 5 && token != 8 && token != 17) expected.insert(token);
+    }
+    EXPECT_EQ(predicted, expected) << stride;
   }
 }
 
