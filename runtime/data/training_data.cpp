@@ -64,8 +64,36 @@ std::string samples_of(const SampleMix& mix, const std::string& purpose) {
          std::to_string(mix.samples()) + " samples)";
 }
 
-// Throws IoError if a part has no sample to train on. Logs the sizes.
-void check_sizes(const SampleMix& train, const SampleMix& valid, std::int64_t seq) {
+// Throws IoError if the validation data that `key` names have no sample.
+void check_named(const DataOptions& options, const std::string& key, const SampleMix& valid,
+                 std::int64_t seq) {
+  if (valid.samples() > 0) return;
+  throw IoError(
+      key + (options.sft.empty()
+                 ? " holds " + std::to_string(valid.tokens()) +
+                       " tokens, but one sample of model.seq " + std::to_string(seq) + " needs " +
+                       std::to_string(seq + 1) + "; name more text or lower model.seq"
+                 : " has no conversation with a learned token within model.seq (" +
+                       std::to_string(seq) + "); name others or raise model.seq"),
+      key);
+}
+
+// Throws IoError if data.valid has no sample. A share without one is a note: it may be small by
+// intent.
+void check_valid(const DataOptions& options, const SampleMix& valid, std::int64_t seq) {
+  if (!options.valid.empty()) {
+    const bool one = options.valid.size() == 1;
+    check_named(options, one ? "data.valid: " + options.valid.front() : "data.valid", valid, seq);
+  } else if (valid.samples() == 0 && shares_of(options).valid > 0) {
+    log_info("data: the run does not validate on the share of data.split: its " +
+             std::to_string(valid.tokens()) + " tokens hold no sample of model.seq " +
+             std::to_string(seq) + "; raise the share, or name data.valid");
+  }
+}
+
+// Throws IoError if a part has no sample to train on, or data.valid none. Logs the sizes.
+void check_sizes(const DataOptions& options, const SampleMix& train, const SampleMix& valid,
+                 std::int64_t seq) {
   const bool blend = train.parts().size() > 1;
   for (const MixPart& part : train.parts()) {
     if (part.samples || samples_in(part.source->size(), seq) > 0) continue;
@@ -83,6 +111,7 @@ void check_sizes(const SampleMix& train, const SampleMix& valid, std::int64_t se
                   train.parts().front().name);
   }
   log_info("data: " + samples_of(train, "training") + ", " + samples_of(valid, "validation"));
+  check_valid(options, valid, seq);
   if (!blend) return;
   double sum = 0;
   for (const MixPart& part : train.parts()) sum += part.weight;
@@ -114,16 +143,11 @@ TrainingData::TrainingData(DataSets&& sets, const DataOptions& options, std::int
       train_(std::move(sets.train), seq, seed, Epochs::kMixed),
       valid_(std::move(sets.valid), seq, kValidKey, Epochs::kEqual) {
   for (const MixPart& part : sets.test) test_tokens_ += part.source->size();
-  check_sizes(train_, valid_, seq);
+  check_sizes(options, train_, valid_, seq);
   for (NamedParts& set : sets.valid_sets) {
     sets_.emplace_back(std::move(set.parts), seq, kValidKey, Epochs::kEqual);
     set_names_.push_back(set.name);
-    if (sets_.back().samples() > 0) continue;
-    throw IoError("data.valid_sets: " + set.name + " holds " +
-                      std::to_string(sets_.back().tokens()) +
-                      " tokens, but one sample of model.seq " + std::to_string(seq) + " needs " +
-                      std::to_string(seq + 1),
-                  set.name);
+    check_named(options, "data.valid_sets: " + set.name, sets_.back(), seq);
   }
 }
 
@@ -157,7 +181,7 @@ std::int64_t survey_data(const DataOptions& options, std::int64_t seq, bool need
   check_seq(seq);
   DataSets sets = open_data_sets(options, Caches::kExisting);
   if (sets.complete) {
-    check_sizes(SampleMix(std::move(sets.train), seq, 0, Epochs::kMixed),
+    check_sizes(options, SampleMix(std::move(sets.train), seq, 0, Epochs::kMixed),
                 SampleMix(std::move(sets.valid), seq, 0, Epochs::kEqual), seq);
   }
   if (sets.tokenizer != nullptr) return sets.tokenizer->vocab_size();

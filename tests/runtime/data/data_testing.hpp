@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
 
 namespace sluice::testing {
@@ -48,6 +49,16 @@ inline void write_file(const std::string& path, std::string_view content) {
 inline std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The lines that `call` logs.
+template <typename Call>
+std::vector<std::string> logged_by(Call&& call) {
+  std::vector<std::string> lines;
+  set_log_sink([&lines](LogLevel, std::string_view line) { lines.emplace_back(line); });
+  call();
+  set_log_sink({});
+  return lines;
 }
 
 // The message of the E that `call` throws; a test failure if it throws none.

@@ -11,6 +11,7 @@
 namespace sluice::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 class Training : public ::testing::Test {
@@ -204,12 +205,29 @@ TEST_F(Training, TooLittleText) {
               HasSubstr("but one sample of model.seq 1000 needs 1001; add text, lower model.seq"));
   EXPECT_THAT(message_of([&] { TrainingData(text(""), 8, 1); }), HasSubstr("t.txt is empty"));
   const TrainingData data(text("twenty bytes of text"), 8, 1);  // 21 tokens, of which one is kept
+  EXPECT_THAT(logged_by([&] { TrainingData(text("twenty bytes of text"), 8, 1); }),
+              Contains("data: the run does not validate on the share of data.split: its 1 "
+                       "tokens hold no sample of model.seq 8; raise the share, or name "
+                       "data.valid"));
   EXPECT_EQ(data.train_samples(), 2);
   EXPECT_EQ(data.valid_samples(), 0);
   SampleRows rows;
   EXPECT_THROW(data.valid_rows(0, 1, 0, 1, rows), Error);
   EXPECT_THROW(data.train_rows(0, 1, 0, 1, rows), Error);
   EXPECT_THROW(data.train_rows(1, 4, 2, 3, rows), Error);
+}
+
+// A run that names validation data and validates nothing would tell no one.
+TEST_F(Training, NamedValidationIsOneSampleOrMore) {
+  DataOptions options = counting(101);
+  write_megatron<std::int32_t>(folder_ / "v", 4, {std::vector<std::int64_t>(10, 1)});
+  options.valid = {folder_ / "v"};
+  EXPECT_EQ(TrainingData(options, 9, 1).valid_samples(), 1);
+  const std::string refused = "data.valid: " + folder_ / "v" +
+                              " holds 10 tokens, but one sample of model.seq 10 needs 11; name "
+                              "more text or lower model.seq";
+  EXPECT_EQ(message_of([&] { TrainingData(options, 10, 1); }), refused);
+  EXPECT_EQ(message_of([&] { (void)survey_data(options, 10, true); }), refused);
 }
 
 TEST_F(Training, SeveralPrefixesAreOneStream) {

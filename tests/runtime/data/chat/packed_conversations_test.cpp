@@ -160,6 +160,11 @@ TEST_F(Sft, WhatIsCutBeforeItsAnswerIsLeftOut) {
                 [&] { (void)open_eval_streams(given, {}, EvalShare::kValidation, 7); }),
             "there is nothing to evaluate on: no conversation of data.valid has a learned token "
             "within model.seq; raise model.seq");
+  given.sft = {{.path = folder_ / "talks.jsonl"}};
+  EXPECT_EQ(message_of<IoError>([&] { TrainingData(given, 7, 1); }),
+            "data.valid: " + folder_ / "long.jsonl" +
+                " has no conversation with a learned token within model.seq (7); name others or "
+                "raise model.seq");
 }
 
 TEST_F(Sft, WhatIsLeftOutIsCountedWithItsPlaces) {
