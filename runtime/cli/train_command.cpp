@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "configs/derived.hpp"
 #include "configs/offload_rules.hpp"
 #include "configs/reader.hpp"
 #include "configs/validate.hpp"
@@ -172,17 +173,15 @@ int start_ranks(const TrainCommand& command, const LoadedConfig& config, const D
                             .has_image = may_have_image(command, config.run)});
 }
 
-std::int64_t survey(const RunConfig& run) {
-  return survey_data(run.data, run.model.seq, run.model.vocab == 0);
-}
-
 // Finds the vocabulary. A dry run of a configuration that names no data plans without.
-void settle_planned_data(LoadedConfig& config) {
-  if (!config.run.data.names_training()) {
-    settle_planned_vocabulary(config);
-  } else {
-    settle_vocabulary(config, survey(config.run));
-  }
+void settle_planned_data(LoadedConfig& config, int world) {
+  const RunConfig& run = config.run;
+  if (!run.data.names_training()) return settle_planned_vocabulary(config);
+  const auto vocab =
+      survey_data(run.data, run.model.seq, run.model.vocab == 0, [&](const SampleMix& train) {
+        log_epochs(train, run.train.steps, derive(run, world).global_batch);
+      });
+  settle_vocabulary(config, vocab);
 }
 
 // REQUIRES: the vocabulary is known.
@@ -222,6 +221,7 @@ std::optional<Planned> prepare(const TrainCommand& command, LoadedConfig& config
   const TrainingData data(
       config.run.data, config.run.model.seq, config.run.train.seed,
       [&](const Tokenizer& tokenizer) { check(&tokenizer, tokenizer.vocab_size()); });
+  log_epochs(data.train(), config.run.train.steps, derive(config.run, place.world).global_batch);
   if (!checked) check(nullptr, data.vocab_size());
   return planned;
 }
@@ -249,7 +249,7 @@ void warn_of_context(const RunConfig& run, const RunPlace& place, std::int64_t p
 
 // Prints the plan and makes the checks of a start that neither read text nor write.
 void dry_run(const TrainCommand& command, LoadedConfig& config, const RunPlace& place) {
-  settle_planned_data(config);
+  settle_planned_data(config, place.world);
   check_first_weights(config.run);
   const Planned planned = plan_largest_rank(config.run, place);
   std::printf("%s%s\n%s", describe_plan(planned.plan, planned.program, planned.memory).c_str(),

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
+#include "configs/derived.hpp"
 #include "configs/validate.hpp"
 #include "kernels/cpu/parallel.hpp"
 #include "offload/host_placement.hpp"
@@ -200,6 +201,8 @@ int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvir
   set_libtorch_threads(process.threads_of_rank());
   Watchdog watchdog(watchdog_of(config.run, rank.rank));
   const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
+  log_epochs(data.train(), config.run.train.steps,
+             derive(config.run, rank.world_size).global_batch);
   settle_vocabulary(config, data.vocab_size(), data.tokenizer());
   watchdog.set_phase("rendezvous", Waiting::kYes);
   MeshComms comms = connect_rank();

@@ -1,5 +1,6 @@
 #include "runtime/data/sample_mix.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -17,7 +18,7 @@ SampleMix::SampleMix(std::vector<MixPart> parts, std::int64_t seq, std::uint64_t
         part.samples ? part.samples(seq) : std::make_shared<StreamSamples>(part.source, seq);
     const std::int64_t count = samples->samples();
     if (count == 0) continue;
-    drawn_.push_back({std::move(samples), SampleOrder(count, seed + i * kStride)});
+    drawn_.push_back({std::move(samples), SampleOrder(count, seed + i * kStride), part.weight});
     weights.push_back(part.weight);
   }
   if (!weights.empty()) plan_.emplace(weights);
@@ -35,10 +36,22 @@ std::int64_t SampleMix::tokens() const {
   return sum;
 }
 
+std::pair<double, double> SampleMix::epochs(std::int64_t draws) const {
+  double weights = 0;
+  for (const Drawn& drawn : drawn_) weights += drawn.weight;
+  std::vector<double> epochs;
+  for (const Drawn& drawn : drawn_) {
+    epochs.push_back(static_cast<double>(draws) * drawn.weight / weights /
+                     static_cast<double>(drawn.order.samples()));
+  }
+  const auto [fewest, most] = std::minmax_element(epochs.begin(), epochs.end());
+  return {*fewest, *most};
+}
+
 SampleMix::Place SampleMix::place_of(std::int64_t draw) const {
   if (!plan_) throw Error("SampleMix::read without samples");
   const BlendDraw at = plan_->at(draw);
-  const auto& [samples, order] = drawn_[at.part];
+  const auto& [samples, order, weight] = drawn_[at.part];
   return {*samples, epochs_ == Epochs::kMixed ? order.draw(at.index)
                                               : order.at(0, at.index % order.samples())};
 }

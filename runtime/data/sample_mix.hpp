@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/data/blend_plan.hpp"
@@ -38,6 +39,9 @@ class SampleMix {
 
   [[nodiscard]] std::int64_t samples() const;  // of all parts
   [[nodiscard]] std::int64_t tokens() const;
+  // Epochs that `draws` draws make: of the part that has fewest, and of the part that has most.
+  // REQUIRES: samples() > 0.
+  [[nodiscard]] std::pair<double, double> epochs(std::int64_t draws) const;
   [[nodiscard]] const std::vector<MixPart>& parts() const { return parts_; }
 
   // Fills the row with draw `draw` (from 0) and returns the position of its first token in its
@@ -50,6 +54,7 @@ class SampleMix {
   struct Drawn {
     std::shared_ptr<const SampleSource> samples;
     SampleOrder order;
+    double weight;  // MixPart::weight
   };
   struct Place {
     const SampleSource& samples;

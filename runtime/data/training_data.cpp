@@ -177,12 +177,22 @@ void TrainingData::set_rows(std::size_t set, std::int64_t index, std::int64_t gl
   fill(sets_[set], index, global_batch, first_row, rows, out);
 }
 
-std::int64_t survey_data(const DataOptions& options, std::int64_t seq, bool needs_vocab) {
+void log_epochs(const SampleMix& train, std::int64_t steps, std::int64_t global_batch) {
+  const auto [fewest, most] = train.epochs(steps * global_batch);
+  const bool one = fewest == most;
+  log_info("data: " + std::to_string(steps) + " steps of " + std::to_string(global_batch) +
+           " samples make " + (one ? "" : format_count(fewest) + " to ") + format_count(most) +
+           (one && most == 1 ? " epoch" : " epochs") + (one ? "" : " of the parts"));
+}
+
+std::int64_t survey_data(const DataOptions& options, std::int64_t seq, bool needs_vocab,
+                         const std::function<void(const SampleMix& train)>& on_train) {
   check_seq(seq);
   DataSets sets = open_data_sets(options, Caches::kExisting);
   if (sets.complete) {
-    check_sizes(options, SampleMix(std::move(sets.train), seq, 0, Epochs::kMixed),
-                SampleMix(std::move(sets.valid), seq, 0, Epochs::kEqual), seq);
+    const SampleMix train(std::move(sets.train), seq, 0, Epochs::kMixed);
+    check_sizes(options, train, SampleMix(std::move(sets.valid), seq, 0, Epochs::kEqual), seq);
+    if (on_train) on_train(train);
   }
   if (sets.tokenizer != nullptr) return sets.tokenizer->vocab_size();
   if (const auto learned = learned_vocab(options.tokenizer)) return *learned;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -25,9 +26,14 @@ namespace sluice {
 // Checks options and files as TrainingData does, for plans: reads and tokenises no text, builds no
 // cache, opens existing caches, logs its findings. Returns the smallest vocabulary for the data
 // (TrainingData::vocab_size()). Megatron data without a tokenizer is scanned for its largest token
-// only if `needs_vocab`; else the result is 0.
-[[nodiscard]] std::int64_t survey_data(const DataOptions& options, std::int64_t seq,
-                                       bool needs_vocab);
+// only if `needs_vocab`; else the result is 0. `on_train` is told of the training samples, if all
+// caches exist.
+[[nodiscard]] std::int64_t survey_data(
+    const DataOptions& options, std::int64_t seq, bool needs_vocab,
+    const std::function<void(const SampleMix& train)>& on_train = {});
+
+// Logs how many epochs the run makes; of a blend, over its parts.
+void log_epochs(const SampleMix& train, std::int64_t steps, std::int64_t global_batch);
 
 struct SampleRows {
   std::vector<std::int64_t> tokens, targets;  // rows x seq, row-major

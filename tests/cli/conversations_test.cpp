@@ -67,6 +67,8 @@ TEST_F(Talks, AreLearnedEvaluatedAndAnswered) {
       << train.output;
   EXPECT_NE(train.output.find(" generate --checkpoint ckpt --chat\n"), std::string::npos)
       << train.output;
+  EXPECT_NE(train.output.find("data: 80 steps of 2 samples make 5.33 epochs"), std::string::npos)
+      << train.output;
   const Finished answer = run_program(
       scratch_, "generate --checkpoint ckpt --chat --temperature 0 --prompt 'colour of the sky'");
   EXPECT_EQ(answer.exit_code, 0) << answer.output;

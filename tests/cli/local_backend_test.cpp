@@ -29,10 +29,12 @@ class Local : public ::testing::Test {
     EXPECT_EQ(scratch_.curve("threads"), scratch_.curve("processes"));
     for (const Finished& run : {processes, threads}) {
       const std::vector<std::string> lines = run.lines();
-      const auto tells_data = [](const std::string& line) {
-        return line.find("data: ") != std::string::npos;
-      };
-      EXPECT_EQ(std::count_if(lines.begin(), lines.end(), tells_data), 1) << run.output;
+      for (const char* once : {" tokens for training", " epochs"}) {
+        const auto tells = [&](const std::string& line) {
+          return line.find("data: ") == 0 && line.find(once) != std::string::npos;
+        };
+        EXPECT_EQ(std::count_if(lines.begin(), lines.end(), tells), 1) << once << run.output;
+      }
     }
     // One process: one log.
     EXPECT_FALSE(std::filesystem::exists(scratch_.path("threads/rank-1.log")));

@@ -173,6 +173,7 @@ TEST(Train, JoinsAJobThatTheEnvironmentDescribes) {
   const Finished run =
       run_program(scratch, "train tiny.yaml --set train.steps=2", environment_of_rank_0(1));
   EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_NE(run.output.find("data: 2 steps of 2 samples make "), std::string::npos) << run.output;
   EXPECT_EQ(scratch.metrics("run").size(), 2U);
   EXPECT_FALSE(scratch.read("run/config.yaml").empty());
 }

@@ -198,6 +198,12 @@ TEST_F(Blend, TextAndTokensMix) {
   EXPECT_EQ(TrainingData(options, 5, 1).train_tokens(), 213);
 }
 
+TEST_F(Blend, EpochsAreOfTheParts) {
+  const TrainingData data(blend(), 10, 1);  // 10 and 40 samples, of which 20 and 60 are drawn
+  EXPECT_THAT(logged_by([&] { log_epochs(data.train(), 10, 8); }),
+              ElementsAre("data: 10 steps of 8 samples make 1.50 to 2 epochs of the parts"));
+}
+
 TEST_F(Blend, ValidationSetsHaveRowsOfTheirOwn) {
   DataOptions options = blend();
   options.valid = {counting("v", 2000, 51)};
