@@ -187,6 +187,9 @@ TEST_F(DataCorpus, EvaluationSetsAreCutOut) {
   const Finished done = run("data dedupe in.jsonl --against eval.jsonl -o out");
   EXPECT_EQ(done.exit_code, 0) << done.output;
   EXPECT_EQ(objects("out/kept").size(), 3U);
+  EXPECT_NE(done.output.find("kept                                             2  100.0 %\n"),
+            std::string::npos)
+      << done.output;
   EXPECT_EQ(objects("out/removed")[0]["_rejected"]["reason"], "contaminated.cut");
   EXPECT_EQ(files("out")["kept/000000.jsonl"].find(shared), std::string::npos);
 }

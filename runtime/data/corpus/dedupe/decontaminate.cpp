@@ -91,7 +91,8 @@ void Decontaminator::cut(const RawRecord& raw, std::string_view bytes, BatchResu
   ++result.counts[dropped ? "dropped" : "cut"];
   if (dropped) return;
   write_pieces(raw, bytes, record, pieces, result.outputs[0]);
-  result.counts["kept"] += static_cast<std::int64_t>(pieces.size());
+  ++result.counts["kept"];
+  result.counts["pieces"] += static_cast<std::int64_t>(pieces.size());
 }
 
 }  // namespace sluice

@@ -59,7 +59,7 @@ std::unique_ptr<Decontaminator> make_decontaminator(const DedupeRequest& request
 
 std::string fingerprint(const DedupeRequest& request, const UnitRun& run) {
   Hasher hasher;
-  hasher.add("sluice dedupe 1");
+  hasher.add("sluice dedupe 2");
   hasher.add(fingerprint_of(run, request.unit_bytes));
   hasher.add(request.keys.text);
   hasher.add(request.keys.url);

@@ -52,9 +52,10 @@ struct DedupeRequest {
   StageProgress progress{};
 };
 
-// Counts: documents, kept, removed, clusters, bytes; with evaluation sets also cut and dropped, and
-// kept counts the pieces. A record without text is kept. Throws
-// ConfigError on wrong options, IoError on a file that cannot be read or written.
+// Counts of input documents: documents = kept + removed + dropped, and clusters, bytes. With
+// evaluation sets `cut` counts those of `kept` that lost text, and `pieces` the documents that they
+// became. A record without text is kept. Throws ConfigError on wrong options, IoError on a file
+// that cannot be read or written.
 Counts dedupe_corpus(const DedupeRequest& request);
 
 }  // namespace sluice

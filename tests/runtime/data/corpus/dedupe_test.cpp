@@ -11,7 +11,6 @@
 namespace sluice::testing {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string random_words(std::mt19937& random, int count) {
