@@ -123,7 +123,8 @@ std::string unknown(std::string_view name) {
     for (const Key& key : section.keys) names.push_back(key.name);
   }
   const std::string what = "explain: there is no key or section " + in_quotes(name);
-  if (const auto near = nearest(name, names)) {
+  const auto key = key_for_foreign(name.substr(name.rfind('.') + 1));
+  if (const auto near = key ? key : nearest(name, names)) {
     return what + "; did you mean '" + std::string(*near) + "'?";
   }
   return what + "; `sluice explain` lists the sections";

@@ -22,38 +22,65 @@ constexpr std::array<std::string_view, 6> kTrainerNames{
     "per_device_train_batch_size", "num_train_epochs", "output_dir",
     "lr_scheduler_type",           "logging_steps",    "save_strategy"};
 
-constexpr std::array<Pair, 32> kKeys{{{"learning_rate", "optimizer.lr"},
-                                      {"adam_beta1", "optimizer.betas"},
-                                      {"adam_beta2", "optimizer.betas"},
-                                      {"adam_epsilon", "optimizer.eps"},
-                                      {"batch_size", "train.micro_batch"},
-                                      {"train_batch_size", "train.global_batch"},
-                                      {"per_device_train_batch_size", "train.micro_batch"},
-                                      {"train_micro_batch_size_per_gpu", "train.micro_batch"},
-                                      {"micro_batch_size", "train.micro_batch"},
-                                      {"global_batch_size", "train.global_batch"},
-                                      {"gradient_accumulation_steps", "train.global_batch"},
-                                      {"max_steps", "train.steps"},
-                                      {"num_steps", "train.steps"},
-                                      {"max_iters", "train.steps"},
-                                      {"train_iters", "train.steps"},
-                                      {"max_grad_norm", "train.clip"},
-                                      {"grad_clip", "train.clip"},
-                                      {"gradient_clipping", "train.clip"},
-                                      {"precision", "train.dtype"},
-                                      {"logging_steps", "train.log_every"},
-                                      {"warmup_ratio", "schedule.warmup_steps"},
-                                      {"warmup_iters", "schedule.warmup_steps"},
-                                      {"lr_scheduler_type", "schedule.type"},
-                                      {"save_steps", "checkpoint.every"},
-                                      {"save_total_limit", "checkpoint.keep"},
-                                      {"output_dir", "output.dir"},
-                                      {"gradient_checkpointing", "recompute.mode"},
-                                      {"hidden_size", "model.hidden"},
-                                      {"vocab_size", "model.vocab"},
-                                      {"seq_length", "model.seq"},
-                                      {"max_seq_length", "model.seq"},
-                                      {"model_name_or_path", "model.from"}}};
+constexpr std::array<Pair, 44> kKeys{
+    {{"learning_rate", "optimizer.lr"},
+     {"adam_beta1", "optimizer.betas"},
+     {"adam_beta2", "optimizer.betas"},
+     {"adam_epsilon", "optimizer.eps"},
+     {"batch_size", "train.micro_batch"},
+     {"train_batch_size", "train.global_batch"},
+     {"per_device_train_batch_size", "train.micro_batch"},
+     {"train_micro_batch_size_per_gpu", "train.micro_batch"},
+     {"micro_batch_size", "train.micro_batch"},
+     {"global_batch_size", "train.global_batch"},
+     {"gradient_accumulation_steps", "train.global_batch"},
+     {"max_steps", "train.steps"},
+     {"num_steps", "train.steps"},
+     {"max_iters", "train.steps"},
+     {"train_iters", "train.steps"},
+     {"max_grad_norm", "train.clip"},
+     {"grad_clip", "train.clip"},
+     {"gradient_clipping", "train.clip"},
+     {"precision", "train.dtype"},
+     {"logging_steps", "train.log_every"},
+     {"warmup_ratio", "schedule.warmup_steps"},
+     {"warmup_iters", "schedule.warmup_steps"},
+     {"lr_scheduler_type", "schedule.type"},
+     {"save_steps", "checkpoint.every"},
+     {"save_total_limit", "checkpoint.keep"},
+     {"output_dir", "output.dir"},
+     {"gradient_checkpointing", "recompute.mode"},
+     {"hidden_size", "model.hidden"},
+     {"vocab_size", "model.vocab"},
+     {"seq_length", "model.seq"},
+     {"max_seq_length", "model.seq"},
+     {"model_name_or_path", "model.from"},
+     {"tensor_model_parallel_size", "parallel.tensor"},
+     {"pipeline_model_parallel_size", "parallel.pipeline"},
+     {"activation_checkpointing", "recompute.mode"},
+     {"zero_optimization", "zero"},
+     {"offload_optimizer", "offload.optimizer"},
+     {"offload_param", "offload.parameters"},
+     {"cpu_offload", "offload.optimizer"},
+     {"reduce_bucket_size", "zero.bucket_bytes"},
+     {"prefetch_bucket_size", "zero.prefetch_units"},
+     {"stage3_prefetch_bucket_size", "zero.prefetch_units"},
+     {"param_persistence_threshold", "zero.persist_below"},
+     {"stage3_param_persistence_threshold", "zero.persist_below"}}};
+
+// Options of the commands; launchers write one name with hyphens or with underscores.
+constexpr std::array<Pair, 12> kOptions{{{"num_gpus", "nproc"},
+                                         {"gpus", "nproc"},
+                                         {"nproc_per_node", "nproc"},
+                                         {"num_processes", "nproc"},
+                                         {"world_size", "world"},
+                                         {"resume_from_checkpoint", "resume"},
+                                         {"max_new_tokens", "max-tokens"},
+                                         {"output_dir", "output"},
+                                         {"text_key", "json-key"},
+                                         {"workers", "threads"},
+                                         {"num_workers", "threads"},
+                                         {"num_proc", "threads"}}};
 
 constexpr std::array<Pair, 6> kWords{{{"bfloat16", "bf16"},
                                       {"float16", "fp16"},
@@ -149,6 +176,12 @@ std::string foreign_complaint(const YamlNode& root, const std::string& path) {
 
 std::optional<std::string_view> key_for_foreign(std::string_view name) {
   return ours_of(kKeys, name);
+}
+
+std::optional<std::string_view> option_for_foreign(std::string_view name) {
+  std::string underscored(name);
+  std::replace(underscored.begin(), underscored.end(), '-', '_');
+  return ours_of(kOptions, underscored);
 }
 
 std::optional<std::string_view> word_for_foreign(std::string_view word) {

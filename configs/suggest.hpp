@@ -35,6 +35,10 @@ enum class ForeignFile { kDeepSpeed, kTrainer };
 // The key of Sluice for another trainer's name: "learning_rate" -> "optimizer.lr".
 [[nodiscard]] std::optional<std::string_view> key_for_foreign(std::string_view name);
 
+// The option of Sluice's commands for another program's, both without hyphens before them:
+// "num_gpus" -> "nproc".
+[[nodiscard]] std::optional<std::string_view> option_for_foreign(std::string_view name);
+
 // The word of Sluice for another program's word of a choice: "bfloat16" -> "bf16".
 [[nodiscard]] std::optional<std::string_view> word_for_foreign(std::string_view word);
 

@@ -6,17 +6,16 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
 #include "base/log_level.hpp"
-#include "configs/suggest.hpp"
 #include "kernels/cpu/cpu_features.hpp"
 #include "runtime/cli/command_line.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/help/completion.hpp"
+#include "runtime/cli/help/usage_mistakes.hpp"
 #include "runtime/launch/error_report.hpp"
 #include "runtime/observe/terminal.hpp"
 
@@ -25,29 +24,6 @@ namespace {
 using namespace sluice;
 
 constexpr int kUsageError = 2;
-
-// The message for a word in the place of a command of `within`.
-std::string no_such_command(const CLI::App& within, const std::string& called, const char* word) {
-  std::vector<std::string_view> names;
-  for (const CLI::App* command : within.get_subcommands({})) names.push_back(command->get_name());
-  const auto near = nearest(word, names);
-  return called + ": there is no command '" + word + "'; " +
-         (near ? "did you mean " + std::string(*near) + "? " : "") + called + " --help lists them";
-}
-
-// The message if a word in the place of a command is unknown; "" for other mistakes.
-std::string unknown_command(const CLI::App& app, int argc, char** argv) {
-  const CLI::App* within = &app;
-  std::string called = "sluice";
-  for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
-    if (within->get_subcommands({}).empty()) return "";  // takes none
-    const auto chosen = within->get_subcommands();
-    if (chosen.empty()) return no_such_command(*within, called, argv[i]);
-    within = chosen.front();
-    called += " " + within->get_name();
-  }
-  return "";
-}
 
 int dispatch_checkpoint(const CLI::App& group, const CheckpointCommand& command) {
   if (group.got_subcommand("ls")) return run_checkpoint_ls(command);
@@ -123,9 +99,10 @@ int run_main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const std::string unknown = unknown_command(app, argc, argv);
-    if (!unknown.empty()) {
-      std::fprintf(stderr, "%s\n", unknown.c_str());
+    const bool failed = error.get_exit_code() != 0;  // else: a call for help or the version
+    const std::string mistakes = failed ? usage_mistakes(app, argc, argv) : "";
+    if (!mistakes.empty()) {
+      std::fprintf(stderr, "%s\n", mistakes.c_str());
       return kUsageError;
     }
     if (app.exit(error) != 0) return kUsageError;

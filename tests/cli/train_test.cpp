@@ -129,6 +129,40 @@ TEST(Usage, NamesACommandThatIsNotThere) {
             "checkpoint --help lists them\n");
   EXPECT_EQ(said("frobnicate"),
             "sluice: there is no command 'frobnicate'; sluice --help lists them\n");
+  EXPECT_EQ(said("export run"),
+            "sluice: there is no command 'export'; did you mean sluice checkpoint export? sluice "
+            "--help lists them\n");
+}
+
+TEST(Usage, NamesOptionsThatAreNotThereInTheirOrder) {
+  const Scratch scratch;
+  const auto said = [&](const std::string& arguments) {
+    const Finished run = run_program(scratch, arguments);
+    EXPECT_EQ(run.exit_code, 2) << arguments;
+    return run.output;
+  };
+  const auto no_option = [](const std::string& command, const std::string& rest) {
+    return command + ": there is no option " + rest + command + " --help lists them\n";
+  };
+  const std::string train = "sluice train";
+  EXPECT_EQ(said("train x.yaml --num_gpus 4"),
+            no_option(train, "'--num_gpus'; did you mean --nproc? "));
+  EXPECT_EQ(said("train x.yaml --nproc-per-node=4 --learning_rate 1e-4 --frobnicate"),
+            no_option(train, "'--nproc-per-node=4'; did you mean --nproc? ") +
+                no_option(train, "'--learning_rate'; did you mean --set optimizer.lr=VALUE? ") +
+                no_option(train, "'--frobnicate'; "));
+  // The unknown option, not the configuration that it swallowed.
+  EXPECT_EQ(said("train --conifg=x.yaml --dryrun"),
+            no_option(train, "'--conifg=x.yaml'; ") +
+                no_option(train, "'--dryrun'; did you mean --dry-run? "));
+  EXPECT_EQ(said("data dedupe a.jsonl --text-key content"),
+            no_option("sluice data dedupe", "'--text-key'; did you mean --json-key? "));
+  EXPECT_EQ(
+      said("train x.yaml y.yaml z.yaml"),
+      "sluice train: no place for the argument 'y.yaml'; sluice train --help shows the "
+      "arguments\nsluice train: no place for the argument 'z.yaml'; sluice train --help shows "
+      "the arguments\n");
+  EXPECT_EQ(run_program(scratch, "train --help --frobnicate").exit_code, 0);
 }
 
 // Those that read checkpoints: Trained.OutputThatDoesNotArriveIsAnError.

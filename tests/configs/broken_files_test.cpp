@@ -36,6 +36,8 @@ const std::vector<Broken> kStructure{
     {"another trainer's name in another section", "train: {gradient_accumulation_steps: 4}\n",
      "c.yaml:1:9: train.gradient_accumulation_steps: unknown key; did you mean "
      "'train.global_batch'?"},
+    {"DeepSpeed's place of a key", "zero: {stage: 3, offload_optimizer: {device: cpu}}\n",
+     "c.yaml:1:18: zero.offload_optimizer: unknown key; did you mean 'offload.optimizer'?"},
     {"another trainer's name at the top level", "learning_rate: 1\n",
      "c.yaml:1:1: learning_rate: unknown section; did you mean 'optimizer.lr'?"},
     {"a DeepSpeed configuration",
