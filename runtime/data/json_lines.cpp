@@ -87,17 +87,20 @@ class TextOfKey {
     if (!line_.is_object) {
       line_.error = "not a JSON object";
     } else if (!line_.has_key) {
-      std::string names;
-      for (const std::string& name : keys_) names += (names.empty() ? "" : ", ") + name;
-      line_.error = "no key '" + key_ + "'" + (names.empty() ? "" : " (its keys: " + names + ")") +
-                    "; data.json_key (tokenizer train: --json-key) names the key of the text";
+      line_.error = "no key '" + key_ + "'" + other_keys("its");
     } else if (!kind_.empty()) {
       line_.error = "the value of '" + key_ + "' is " + kind_ + ", not a string";
-      if (kind_ == kMessages) line_.error += "; conversations are for data.sft";
+      line_.error += kind_ == kMessages ? "; conversations are for data.sft" : other_keys("other");
     }
   }
 
  private:
+  [[nodiscard]] std::string other_keys(const char* which) const {
+    std::string names;
+    for (const std::string& name : keys_) names += (names.empty() ? "" : ", ") + name;
+    if (!names.empty()) names = std::string(" (") + which + " keys: " + names + ")";
+    return names + "; data.json_key (of a command: --json-key) names the key of the text";
+  }
   bool leave() {
     --depth_;
     return true;

@@ -176,6 +176,21 @@ TEST_F(DataCorpus, RecipesFiltersAndReasonsAreShown) {
             std::string::npos);
 }
 
+TEST_F(DataCorpus, AWrongKeyEndsWithTheKeysThatAreThere) {
+  add("A text.");
+  scratch_.write("in.jsonl", lines_);
+  for (const std::string command : {"clean", "dedupe"}) {
+    const Finished wrong = run("data " + command + " in.jsonl --json-key content -o out");
+    EXPECT_EQ(wrong.exit_code, 4);
+    EXPECT_NE(wrong.output.find("data " + command + ": no document of the file has a text; " +
+                                scratch_.path("in.jsonl") +
+                                ", byte 0: no key 'content' (its keys: n, text); data.json_key (of "
+                                "a command: --json-key) names the key of the text"),
+              std::string::npos)
+        << wrong.output;
+  }
+}
+
 TEST_F(DataCorpus, EvaluationSetsAreCutOut) {
   const std::string shared = new_words(14);
   std::string sentences;

@@ -64,7 +64,7 @@ int run_data_dedupe(const CorpusCommand& command) {
   if (!command.against.empty()) {
     request.against = find_corpus_files(command.against, "data dedupe --against");
   }
-  std::vector<std::string> rows{"kept", "removed", "clusters"};
+  std::vector<std::string> rows{"kept", "removed", "clusters", "no_text"};
   if (!command.against.empty()) rows.insert(rows.end(), {"cut", "dropped"});
   Counts counts;
   {

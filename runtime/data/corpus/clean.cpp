@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/format.hpp"
+#include "runtime/data/corpus/text_check.hpp"
 #include "runtime/data/hash.hpp"
 
 namespace sluice {
@@ -111,6 +112,7 @@ Counts clean_corpus(const CleanRequest& request) {
                     .read = request.read,
                     .progress = request.progress};
   const Cleaner cleaner(request, run.files);
+  check_texts(request.files, request.keys, request.read);
   WorkLog log(request.folder, fingerprint(request, run));
   const Counts counts = run_stage(
       run, {"clean", {"kept.jsonl", "rejected.jsonl"}},

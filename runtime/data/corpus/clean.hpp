@@ -26,7 +26,8 @@ struct CleanRequest {
 };
 
 // Counts: documents, kept, changed, rejected, rejected.FILTER.RULE, bytes (of the input files).
-// Throws ConfigError on a wrong filter, IoError on a file that cannot be read or written.
+// Throws ConfigError on a wrong filter, IoError on a file that cannot be read or written, or that
+// has no text at all (check_texts).
 Counts clean_corpus(const CleanRequest& request);
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "runtime/data/document_reader.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
 
 namespace sluice {
@@ -44,6 +45,10 @@ CorpusRecord parse_record(const RawRecord& raw, std::string_view bytes, const Re
   if (url_value) record.url = json_text(url_value->in(bytes));
   if (record.text.empty()) record.reason = "record.empty";
   return record;
+}
+
+std::string place_of(const TextFile& file, const RawRecord& raw) {
+  return place_of(file, file.format == TextFormat::kParquet ? raw.offset : 0, raw.offset);
 }
 
 void append_record(const RawRecord& raw, std::string_view bytes, const CorpusRecord& record,

@@ -28,6 +28,9 @@ struct CorpusRecord {
 [[nodiscard]] CorpusRecord parse_record(const RawRecord& raw, std::string_view bytes,
                                         const RecordKeys& keys);
 
+// The place of a record, for people: "FILE, row 7" or "FILE, byte 1234".
+[[nodiscard]] std::string place_of(const TextFile& file, const RawRecord& raw);
+
 // Appends the line of a record with `text` in place of its own. A plain file becomes {"text": ...}.
 void append_record(const RawRecord& raw, std::string_view bytes, const CorpusRecord& record,
                    std::string_view text, std::string& out);

@@ -120,7 +120,8 @@ TEST_F(Documents, ABrokenLineIsNamed) {
   EXPECT_THAT(line_2("{\"text\": 1e999}"), HasSubstr("number overflow"));
   EXPECT_THAT(line_2("[1]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(line_2("{\"text\": null}"), HasSubstr("the value of 'text' is null, not a string"));
-  EXPECT_THAT(line_2("{\"text\": [\"x\"]}"), HasSubstr("is a list, not a string"));
+  EXPECT_THAT(line_2("{\"text\": [\"x\"]}"),
+              HasSubstr("is a list, not a string; data.json_key (of a command: --json-key) names"));
   for (const std::string talk : {"[{\"role\": \"user\", \"content\": \"x\"}]",
                                  "[{\"from\": \"human\", \"value\": \"x\"}]"}) {
     EXPECT_THAT(line_2("{\"text\": " + talk + "}"),

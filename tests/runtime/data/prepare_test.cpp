@@ -263,7 +263,7 @@ TEST_F(Prepare, RefusesWithPlaceAndRemedy) {
   write_file(folder_ / "a.jsonl", "{\"text\": \"x\"}\n{\"txt\": 1}\n");
   EXPECT_EQ(message_of([&] { (void)prepare_tokens(options({"a.jsonl"})); }),
             "data prepare: " + folder_ / "a.jsonl" +
-                ", line 2: no key 'text' (its keys: txt); data.json_key (tokenizer train: "
+                ", line 2: no key 'text' (its keys: txt); data.json_key (of a command: "
                 "--json-key) names the key of the text");
   write_file(folder_ / "e.jsonl", "{\"text\": \"\"}\n");
   EXPECT_EQ(message_of([&] { (void)prepare_tokens(options({"e.jsonl"})); }),

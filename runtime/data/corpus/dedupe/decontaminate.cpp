@@ -4,7 +4,6 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "runtime/data/corpus/dedupe/row_sort.hpp"
-#include "runtime/data/document_reader.hpp"
 
 namespace sluice {
 namespace {
@@ -45,9 +44,7 @@ Decontaminator::Decontaminator(const ContaminationOptions& options,
         const CorpusRecord record = parse_record(raw, batch->of(raw), keys_);
         if (!record.error.empty()) {
           const TextFile& set = sets[raw.file].file;
-          const std::int64_t row = set.format == TextFormat::kParquet ? raw.offset : 0;
-          throw IoError("evaluation set " + place_of(set, row, raw.offset) + ": " + record.error,
-                        set.path);
+          throw IoError("evaluation set " + place_of(set, raw) + ": " + record.error, set.path);
         }
         grams_.add(record.text);
       }

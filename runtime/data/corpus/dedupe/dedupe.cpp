@@ -15,6 +15,7 @@
 #include "runtime/data/corpus/dedupe/decontaminate.hpp"
 #include "runtime/data/corpus/dedupe/normal_forms.hpp"
 #include "runtime/data/corpus/filters/text_parts.hpp"
+#include "runtime/data/corpus/text_check.hpp"
 #include "runtime/data/file_io.hpp"
 #include "runtime/data/hash.hpp"
 #include "runtime/data/parallel_items.hpp"
@@ -121,7 +122,7 @@ class Deduper {
   }
 
   Counts run() {
-    (void)run_stage(
+    Counts hashed = run_stage(
         run_, {"hashes", hash_outputs()},
         [this](std::size_t, const RecordBatch& batch) { return hash(batch); }, log_);
     count_documents();
@@ -131,6 +132,7 @@ class Deduper {
     Counts counts = run_stage(
         run_, {"removal", {"kept.jsonl", "removed.jsonl"}},
         [this](std::size_t unit, const RecordBatch& batch) { return remove(unit, batch); }, log_);
+    counts["no_text"] = hashed["no_text"];
     counts["clusters"] = log_.find("clusters", 0)->at("clusters");
     write_report(request_.folder, counts);
     std::error_code ignored;
@@ -153,8 +155,8 @@ class Deduper {
     result.outputs.resize(bands_ + (verifies() ? 1 : 0));
     auto index = static_cast<std::uint64_t>(batch.first);
     for (const RawRecord& raw : batch.records) {
-      if (bands_ == 0) break;
       const CorpusRecord record = parse_record(raw, batch.of(raw), request_.keys);
+      result.counts["no_text"] += record.reason == "record.no_text";
       std::size_t band = 0;
       const auto add = [&](const Hash128& key) {
         append_bytes(Row{key.high, key.low, index}, result.outputs[band]);
@@ -386,6 +388,10 @@ DedupeOptions dedupe_preset(std::string_view name) {
 
 Counts dedupe_corpus(const DedupeRequest& request) {
   check_request(request);
+  const DedupeOptions& options = request.options;
+  if (options.exact || options.near || !request.against.empty()) {  // not for URLs alone
+    check_texts(request.files, request.keys, request.read);
+  }
   return Deduper(request).run();
 }
 

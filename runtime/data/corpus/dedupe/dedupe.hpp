@@ -54,8 +54,9 @@ struct DedupeRequest {
 
 // Counts of input documents: documents = kept + removed + dropped, and clusters, bytes. With
 // evaluation sets `cut` counts those of `kept` that lost text, and `pieces` the documents that they
-// became. A record without text is kept. Throws ConfigError on wrong options, IoError on a file
-// that cannot be read or written.
+// became. A record without text is kept; `no_text` counts those without a string under the key.
+// Throws ConfigError on wrong options, IoError on a file that cannot be read or written, or that
+// has no text at all (check_texts; not for URLs alone).
 Counts dedupe_corpus(const DedupeRequest& request);
 
 }  // namespace sluice

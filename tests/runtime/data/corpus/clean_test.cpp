@@ -192,6 +192,25 @@ TEST_F(Clean, ATooLongLineIsLeftOut) {
   }
 }
 
+TEST_F(Clean, AFileWithoutATextIsRefused) {
+  write_file(folder_ / "in/e.jsonl", "{broken\n{\"id\": 1, \"content\": \"x\"}\n{\"id\": 2}\n");
+  const auto fault = [&](const std::string& found) {
+    return "data: no document of the file has a text; " + (folder_ / "in/e.jsonl") +
+           ", byte 8: " + found +
+           "; data.json_key (of a command: --json-key) names the key of the text";
+  };
+  CleanRequest wrong = request("out");
+  EXPECT_EQ(message_of<IoError>([&] { (void)clean_corpus(wrong); }),
+            fault("no key 'text' (its keys: id, content)"));
+  EXPECT_FALSE(std::filesystem::exists(wrong.folder));
+  wrong.files = find_corpus_files({folder_ / "in/e.jsonl"});
+  wrong.keys.text = "id";
+  EXPECT_EQ(message_of<IoError>([&] { (void)clean_corpus(wrong); }),
+            fault("the value of 'id' is a number, not a string (other keys: content)"));
+  wrong.keys.text = "content";
+  EXPECT_EQ(clean_corpus(wrong).at("rejected.record.no_text"), 1);
+}
+
 TEST_F(Clean, DamagedFilesAreNamed) {
   const std::string packed = pack_zstd(sample_lines(200, 9));
   write_file(folder_ / "cut/a.jsonl.zst", packed.substr(0, packed.size() / 2));

@@ -227,6 +227,18 @@ TEST_F(Dedupe, EqualUrlsAreDuplicates) {
   EXPECT_THAT(output_of(urls.folder, "removed"), HasSubstr("\"document\": 2, \"of\": 0}"));
 }
 
+TEST_F(Dedupe, AKeyThatNoDocumentHasIsRefused) {
+  DedupeRequest other = request("other");
+  other.keys.text = "content";
+  EXPECT_THAT(message_of<IoError>([&] { (void)dedupe_corpus(other); }),
+              HasSubstr("in/39.jsonl, byte 0: no key 'content' (its keys: n, text); "));
+  EXPECT_FALSE(std::filesystem::exists(other.folder));
+  other.options = {.exact = false, .url = true, .near = std::nullopt};  // needs no text
+  EXPECT_EQ(dedupe_corpus(other).at("no_text"), 78);
+  write_file(folder_ / "in/98.jsonl", "{\"n\": 1}\n{\"text\": 2}\n{\"text\": \"x\"}\n");
+  EXPECT_EQ(dedupe_corpus(request("some")).at("no_text"), 2);
+}
+
 TEST_F(Dedupe, WrongOptionsAreRefused) {
   DedupeRequest wrong = request("wrong");
   wrong.options = {.exact = false, .near = std::nullopt};
