@@ -2,11 +2,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <array>
 #include <string>
 
 namespace sluice {
@@ -33,11 +33,20 @@ class Screen {
     const winsize size = of(columns);
     EXPECT_EQ(::ioctl(controller_, TIOCSWINSZ, &size), 0);
   }
-  // What was written since the last call; the line discipline ends lines with "\r\n".
+  // What was written since the last call; the line discipline ends lines with "\r\n". The kernel
+  // passes it on in its own time, so a mark behind it says where it ends.
   [[nodiscard]] std::string take() const {
-    std::array<char, 4096> bytes{};
-    const ssize_t got = ::read(controller_, bytes.data(), bytes.size());
-    return got > 0 ? std::string(bytes.data(), static_cast<std::size_t>(got)) : "";
+    constexpr char kEnd = '\a';
+    EXPECT_EQ(::write(terminal_, &kEnd, 1), 1);
+    std::string text;
+    for (pollfd ready{controller_, POLLIN, 0}; ::poll(&ready, 1, 10'000) > 0;) {
+      char next = 0;
+      if (::read(controller_, &next, 1) != 1) continue;
+      if (next == kEnd) return text;
+      text += next;
+    }
+    ADD_FAILURE() << "the terminal does not pass on what was written";
+    return text;
   }
 
  private:
