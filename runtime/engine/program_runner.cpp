@@ -6,7 +6,6 @@
 
 #include "runtime/engine/engine_programs.hpp"
 #include "runtime/engine/ops/step_ops.hpp"
-#include "runtime/program/graph_segments.hpp"
 
 namespace sluice {
 namespace {
@@ -118,7 +117,8 @@ void ProgramRunner::execute(const Program& program, RunMode mode, std::int64_t i
                             BatchSize size) {
   run_.begin_program(program, mode, index, size);
   marks_.assign(program.ops.size(), {});
-  segment_.ops = 0;
+  walk_ = {};
+  segment_ops_ = 0;
   const WatchedProgram watched(watch_, mode, index);
   try {
     ops_.begin_program();
@@ -159,12 +159,12 @@ void ProgramRunner::waiting(const Op& op, bool begins) {
 
 // The waits cost nothing: the GPU has work, and the thread sleeps.
 void ProgramRunner::stay_near(const Op& op) {
-  const bool recordable = may_be_recorded(op);
-  const bool goes_on = segment_.ops > 0 && op.waits.empty() && recordable;
-  if (!goes_on) end_segment();
-  if (!recordable || op.kind == OpKind::kRelease) return;
-  ++segment_.ops;
-  while (!goes_on && ops_ahead_ > kOpsAhead && ahead_.size() > 1) {
+  const SegmentWalk::Place place = walk_.enter(op);
+  const bool begins = place == SegmentWalk::Place::kBegins;
+  if (begins || !walk_.open()) end_segment();
+  if (place == SegmentWalk::Place::kOutside) return;
+  ++segment_ops_;
+  while (begins && ops_ahead_ > kOpsAhead && ahead_.size() > 1) {
     if (!ahead_.front().end.done()) ahead_.front().end.wait();
     ops_ahead_ -= ahead_.front().ops;
     ahead_.pop_front();
@@ -172,9 +172,9 @@ void ProgramRunner::stay_near(const Op& op) {
 }
 
 void ProgramRunner::end_segment() {
-  if (segment_.ops == 0) return;
-  ops_ahead_ += segment_.ops;
-  ahead_.push_back({std::exchange(segment_.ops, 0), copies_->begun()});
+  if (segment_ops_ == 0) return;
+  ops_ahead_ += segment_ops_;
+  ahead_.push_back({std::exchange(segment_ops_, 0), copies_->begun()});
 }
 
 void ProgramRunner::enter(const Op& op) {

@@ -18,6 +18,7 @@
 #include "offload/device_copies.hpp"
 #include "runtime/engine/ops/step_run.hpp"
 #include "runtime/program/executor.hpp"
+#include "runtime/program/graph_segments.hpp"
 
 namespace sluice {
 
@@ -62,16 +63,16 @@ class ProgramRunner final : private OpHandler {
   // By operation of another thread: how far the compute stream was filled when the operation was
   // handed over.
   std::vector<DeviceCopies::Mark> marks_;
-  // A run of compute operations that nothing interrupts (graph_segments.hpp).
   struct Segment {
     int ops = 0;
     Ticket end;
   };
   const bool stays_near_;
-  Segment segment_;            // the last one, while it goes on; ops is 0: none does
-  std::deque<Segment> ahead_;  // those that the GPU may still have to run
-  int ops_ahead_ = 0;
-  LaneThreads lanes_;  // last: its threads use the others
+  SegmentWalk walk_;
+  int segment_ops_ = 0;        // of the segment that goes on
+  std::deque<Segment> ahead_;  // segments that the GPU may still have to run
+  int ops_ahead_ = 0;          // in them
+  LaneThreads lanes_;          // last: its threads use the others
 };
 
 }  // namespace sluice

@@ -1,5 +1,7 @@
 #include "runtime/program/graph_segments.hpp"
 
+#include <utility>
+
 namespace sluice {
 
 bool may_be_recorded(const Op& op) {
@@ -8,16 +10,20 @@ bool may_be_recorded(const Op& op) {
          op.kind == OpKind::kRelease || (op.kind == OpKind::kGather && op.lane == Lane::kCompute);
 }
 
+SegmentWalk::Place SegmentWalk::enter(const Op& op) {
+  open_ = open_ && op.waits.empty() && may_be_recorded(op);
+  if (op.kind == OpKind::kRelease || !may_be_recorded(op)) return Place::kOutside;
+  return std::exchange(open_, true) ? Place::kGoesOn : Place::kBegins;
+}
+
 std::vector<GraphSegment> graph_segments(const Program& program) {
   std::vector<GraphSegment> segments;
+  SegmentWalk walk;
   const auto ops = static_cast<OpId>(program.ops.size());
-  bool open = false;  // nothing has interrupted the last segment
   for (OpId i = 0; i < ops; ++i) {
-    const Op& op = nth(program.ops, i);
-    open = open && op.waits.empty() && may_be_recorded(op);
-    if (op.kind == OpKind::kRelease || !may_be_recorded(op)) continue;
-    if (!open) segments.push_back({i, i});
-    open = true;
+    const SegmentWalk::Place place = walk.enter(nth(program.ops, i));
+    if (place == SegmentWalk::Place::kOutside) continue;
+    if (place == SegmentWalk::Place::kBegins) segments.push_back({i, i});
     segments.back().end = i + 1;
   }
   return segments;

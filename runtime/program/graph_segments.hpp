@@ -18,6 +18,19 @@ struct GraphSegment {
 // gather of a rank alone, or a release, which does nothing on the device.
 [[nodiscard]] bool may_be_recorded(const Op& op);
 
+// Goes through a program, operation by operation.
+class SegmentWalk {
+ public:
+  enum class Place { kOutside, kBegins, kGoesOn };
+  // Where the next operation of the program is. A release is outside, and ends no segment.
+  Place enter(const Op& op);
+  // Whether a segment goes on.
+  [[nodiscard]] bool open() const { return open_; }
+
+ private:
+  bool open_ = false;  // nothing has interrupted the last segment
+};
+
 // In the order of the program. Each operation that may be recorded belongs to one segment, but a
 // release neither begins nor ends one.
 [[nodiscard]] std::vector<GraphSegment> graph_segments(const Program& program);

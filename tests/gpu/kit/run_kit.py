@@ -343,9 +343,10 @@ def step_big(kit):
     for run, settings in {"8b": host, "8b-early": early, "8b-part": early | {"train.micro_batch": 4, "offload.device_fraction": 0.4},
                           "8b-layer": early | {"train.accumulation_order": "layer", "recompute.mode": "selective"},
                           "8b-device": common | {"train.micro_batch": 1, "zero.stage": 3}}.items():
+        steps, after = (10, 7) if "offload.speculate" in settings else (5, 3)
         with if_it_fits():
-            kit.train(run, "8b", {"train.steps": 5 if "offload.speculate" not in settings else 10} | settings, 300)
-            speed_of(kit, run, after=3 if "offload.speculate" not in settings else 7)
+            kit.train(run, "8b", {"train.steps": steps} | settings, 300)
+            speed_of(kit, run, after)
             note(f"{run}: {lanes.rates(kit.work / run / 'trace.json')}")
 
 
