@@ -74,6 +74,7 @@ void Decontaminator::count(const std::string& path) {
 
 void Decontaminator::cut(const RawRecord& raw, std::string_view bytes, BatchResult& result) const {
   const CorpusRecord record = parse_record(raw, bytes, keys_);
+  result.counts["no_text"] += record.reason == "record.no_text";
   const auto pieces = grams_.pieces(record.text, counts_);
   if (pieces.size() == 1 && pieces[0].size() == record.text.size()) {
     append_unchanged(raw, bytes, record, result.outputs[0]);

@@ -132,7 +132,7 @@ class Deduper {
     Counts counts = run_stage(
         run_, {"removal", {"kept.jsonl", "removed.jsonl"}},
         [this](std::size_t unit, const RecordBatch& batch) { return remove(unit, batch); }, log_);
-    counts["no_text"] = hashed["no_text"];
+    if (bands_ > 0) counts["no_text"] = hashed["no_text"];
     counts["clusters"] = log_.find("clusters", 0)->at("clusters");
     write_report(request_.folder, counts);
     std::error_code ignored;
@@ -155,6 +155,7 @@ class Deduper {
     result.outputs.resize(bands_ + (verifies() ? 1 : 0));
     auto index = static_cast<std::uint64_t>(batch.first);
     for (const RawRecord& raw : batch.records) {
+      if (bands_ == 0) break;  // the cut counts what has no text
       const CorpusRecord record = parse_record(raw, batch.of(raw), request_.keys);
       result.counts["no_text"] += record.reason == "record.no_text";
       std::size_t band = 0;
