@@ -1,7 +1,5 @@
 #include "runtime/cli/checkpoint_tokenizer.hpp"
 
-#include <algorithm>
-
 #include "base/error.hpp"
 #include "runtime/checkpoint/io/tokenizer_files.hpp"
 #include "runtime/cli/command_output.hpp"
@@ -21,9 +19,7 @@ std::string own_tokenizer(const Checkpoint& checkpoint) {
 
 std::string own_chat_template(const Checkpoint& checkpoint) {
   const std::string name = "chat_template.jinja";
-  const std::vector<TokenizerFile>& files = checkpoint.manifest().run.tokenizer.files;
-  const bool there = std::any_of(files.begin(), files.end(),
-                                 [&](const TokenizerFile& file) { return file.name == name; });
+  const bool there = checkpoint.manifest().run.tokenizer.has_file(name);
   return there ? join_path(checkpoint.path(), name) : "";
 }
 

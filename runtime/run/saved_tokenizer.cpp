@@ -33,11 +33,6 @@ void add_companions(const TokenizerSource& source, TokenizerRecord& record) {
   }
 }
 
-bool has_file(const TokenizerRecord& record, std::string_view name) {
-  return std::any_of(record.files.begin(), record.files.end(),
-                     [&](const TokenizerFile& file) { return file.name == name; });
-}
-
 // The template's text, behind a line for each token that it uses and that its reader would not know
 // by the same name: the tokenizer_config.json beside the run's template is no file of a checkpoint.
 std::string with_tokens(const ChatTemplateSource& used, const ChatTemplateSource& known) {
@@ -58,7 +53,7 @@ void keep_end_of_text(const Tokenizer& tokenizer, const TokenizerSource& source,
   const FolderTokens folder = read_folder_tokens(source);
   const std::int32_t end = tokenizer.end_of_text();
   if (tokenizer.decode({&end, 1}) == folder.eos_token ||
-      has_file(record, "generation_config.json")) {
+      record.has_file("generation_config.json")) {
     return;
   }
   if (std::find(folder.eos_ids.begin(), folder.eos_ids.end(), end) == folder.eos_ids.end()) return;
@@ -93,9 +88,9 @@ void add_chat_template(const Tokenizer& tokenizer, const std::string& spec,
   const auto used = chat_template_of(tokenizer, spec, chat_template);
   if (!used) return;  // completions need none
   const fs::path path = used->path;
-  if (chat_template.empty() && has_file(record, path.filename().string())) return;
+  if (chat_template.empty() && record.has_file(path.filename().string())) return;
   ChatTemplateSource known;
-  const bool has_config = has_file(record, "tokenizer_config.json");
+  const bool has_config = record.has_file("tokenizer_config.json");
   const std::string folder =
       has_config ? fs::path(find_tokenizer(spec).paths.front()).parent_path().string() : "";
   add_known_tokens(tokenizer, folder, known);

@@ -2,6 +2,7 @@
 // docs/formats/checkpoint.md.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -46,6 +47,10 @@ struct TokenizerRecord {
   std::vector<TokenizerFile> files{};      // the built-in tokenizer has none but a chat template
   bool operator==(const TokenizerRecord&) const = default;
   [[nodiscard]] bool known() const { return !fingerprint.empty(); }
+  [[nodiscard]] bool has_file(std::string_view name) const {
+    return std::any_of(files.begin(), files.end(),
+                       [name](const TokenizerFile& file) { return file.name == name; });
+  }
 };
 
 // The state of a run besides its tensors. Every number is restored bit for bit and must be finite.
