@@ -15,36 +15,30 @@ std::int64_t kept_read_bytes(const StepShape& shape, int g) {
   return writes_params_early(shape, g) ? 0 : 4;
 }
 
-// Bytes per element that the chunk's deferred update moves through its limiting lane: the disk, or
-// the host's memory.
-std::int64_t kept_bytes(const StepShape& shape, int g) {
-  const bool on_disk = shape.placement.optimizer == Tier::kNvme;
-  return on_disk ? kept_read_bytes(shape, g) : kept_update_bytes(shape, g);
-}
-
-std::int64_t update_bytes(const StepShape& shape) {
-  return shape.placement.optimizer == Tier::kNvme ? 2 * away_state_bytes(shape)
-                                                  : rule_of(shape.optimizer).moved_bytes();
-}
-
-// The number of elements to update speculatively. With this number the load of the disk, or of the
-// host's memory, relative to the duration, is equal in the forward of an unclipped step and in the
-// step's last backward. On the host it is at most what the second places' room holds.
-std::int64_t early_elems(const StepShape& shape, const std::vector<Chunk>& chunks) {
+// On NVMe: the number of elements with which the load of the disk, relative to the duration, is
+// equal in the forward of an unclipped step and in the step's last backward.
+std::int64_t balanced_elems(const StepShape& shape, const std::vector<Chunk>& chunks) {
   const double backward_to_forward = shape.recompute ? 3 : 2;
   double elems = 0;
   double kept = 0;
   for (const Chunk& chunk : chunks) {
     elems += static_cast<double>(chunk.elems);
-    kept += static_cast<double>(chunk.elems * kept_bytes(shape, chunk.group));
+    kept += static_cast<double>(chunk.elems * kept_read_bytes(shape, chunk.group));
   }
   if (elems == 0) return 0;
-  const auto both_ways = static_cast<double>(update_bytes(shape));
+  const auto both_ways = static_cast<double>(2 * away_state_bytes(shape));
   const double saved = both_ways - kept / elems;
-  const auto balanced = static_cast<std::int64_t>(elems * backward_to_forward * both_ways /
-                                                  (both_ways + backward_to_forward * saved));
-  const std::int64_t room = shape.placement.speculation_room_bytes;
-  return std::min(balanced, room / away_state_bytes(shape));
+  return static_cast<std::int64_t>(elems * backward_to_forward * both_ways /
+                                   (both_ways + backward_to_forward * saved));
+}
+
+// The number of elements to update speculatively. On the host as many as the second places have
+// room for: an update that comes too late is left to the deferred update, so the host updates early
+// what it reaches while backwards run.
+std::int64_t early_elems(const StepShape& shape, const std::vector<Chunk>& chunks) {
+  return shape.placement.optimizer == Tier::kHost
+             ? shape.placement.speculation_room_bytes / away_state_bytes(shape)
+             : balanced_elems(shape, chunks);
 }
 
 }  // namespace
