@@ -202,19 +202,6 @@ void check_pair(const std::string& key, const std::string& path) {
 
 }  // namespace
 
-SplitShares shares_of(const DataOptions& options) {
-  SplitShares shares{.train = options.split[0], .valid = options.split[1], .test = 0};
-  if (options.split.size() > 2) shares.test = options.split[2];
-  if (!options.valid.empty()) shares.valid = 0;
-  if (!options.test.empty()) shares.test = 0;
-  if (shares.train + shares.valid + shares.test == 0) shares.train = 1;
-  return shares;
-}
-
-std::string cache_dir_of(const DataOptions& options) {
-  return options.cache_dir.empty() ? ".cache/tokens" : options.cache_dir;
-}
-
 bool is_text_path(const std::string& path) {
   const bool ending = path.ends_with(".bin") || path.ends_with(".idx");
   if (ending || path_exists(path + ".idx")) return false;

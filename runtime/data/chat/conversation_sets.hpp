@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/data/chat/conversation_cache.hpp"
-#include "runtime/data/data_sets.hpp"
+#include "runtime/data/data_parts.hpp"
 
 namespace sluice {
 
