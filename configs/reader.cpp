@@ -84,6 +84,10 @@ class Loader {
 
   void load_text(const DocumentSource& source, const std::string& text) {
     const YamlDocument document = parse_yaml(text);
+    if (!document.problems.empty()) {
+      const std::string foreign = foreign_text_complaint(text, shown_path(source.text));
+      if (!foreign.empty()) return problems.add(shown_path(source.text), "", foreign);
+    }
     for (const YamlProblem& problem : document.problems) {
       problems.add(source.at(problem.line, problem.column).place(), "", problem.what);
     }

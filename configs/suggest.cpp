@@ -101,6 +101,29 @@ bool has_any(const std::vector<std::string_view>& names, std::span<const std::st
   });
 }
 
+// "name": in the text.
+bool has_json_key(std::string_view text, std::string_view name) {
+  const std::string quoted = '"' + std::string(name) + '"';
+  for (std::size_t at = text.find(quoted); at != text.npos; at = text.find(quoted, at + 1)) {
+    const std::size_t next = text.find_first_not_of(" \t\r\n", at + quoted.size());
+    if (next != text.npos && text[next] == ':') return true;
+  }
+  return false;
+}
+
+// `deepspeed` is the DeepSpeed file of a job whose training arguments stand in `path`.
+std::string complaint_of(ForeignFile found, const std::string& path, const std::string& deepspeed) {
+  if (found == ForeignFile::kDeepSpeed) {
+    return "this is a DeepSpeed configuration: `sluice migrate " + path +
+           "` makes a Sluice configuration of it";
+  }
+  return "these are training arguments of Hugging Face's Trainer: `sluice migrate " + deepspeed +
+         " --trainer " + path + "`, with the job's DeepSpeed file, makes a Sluice configuration " +
+         "of them";
+}
+
+constexpr const char* kSomeDeepSpeedFile = "DS.json";
+
 }  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -157,21 +180,32 @@ std::string foreign_complaint(const YamlNode& root, const std::string& path) {
   for (const YamlEntry& entry : root.entries) names.emplace_back(entry.key.text);
   const std::optional<ForeignFile> found = foreign_file(names);
   if (!found) return "";
-  if (*found == ForeignFile::kDeepSpeed) {
-    return "this is a DeepSpeed configuration: `sluice migrate " + path +
-           "` makes a Sluice configuration of it";
-  }
   // The Trainer's arguments name the DeepSpeed file; where they do not, the user must.
-  std::string deepspeed = "DS.json";
+  std::string deepspeed = kSomeDeepSpeedFile;
   for (const YamlEntry& entry : root.entries) {
     const bool names_file = entry.key.text == "deepspeed" &&
                             entry.value.kind == YamlNode::Kind::kScalar &&
                             !entry.value.text.empty();
     if (names_file) deepspeed = printable(entry.value.text);
   }
-  return "these are training arguments of Hugging Face's Trainer: `sluice migrate " + deepspeed +
-         " --trainer " + path + "`, with the job's DeepSpeed file, makes a Sluice configuration " +
-         "of them";
+  return complaint_of(*found, path, deepspeed);
+}
+
+std::string foreign_text_complaint(std::string_view text, const std::string& path) {
+  std::vector<std::string_view> names;
+  const auto add = [&](std::span<const std::string_view> known) {
+    for (const std::string_view name : known) {
+      if (has_json_key(text, name)) names.push_back(name);
+    }
+  };
+  add(kDeepSpeedNames);
+  add(kTrainerNames);
+  const std::optional<ForeignFile> found = foreign_file(names);
+  return found ? complaint_of(*found, path, kSomeDeepSpeedFile) : "";
+}
+
+bool is_own_file(const std::vector<std::string_view>& names) {
+  return has_any(names, kOwnSections) && !has_any(names, kDeepSpeedNames);
 }
 
 std::optional<std::string_view> key_for_foreign(std::string_view name) {

@@ -31,6 +31,11 @@ enum class ForeignFile { kDeepSpeed, kTrainer };
 // What to do with a document of another trainer, as a message about `path`; empty for a document
 // of Sluice.
 [[nodiscard]] std::string foreign_complaint(const YamlNode& root, const std::string& path);
+// The same for a text that is no YAML, such as JSON with `//` comments.
+[[nodiscard]] std::string foreign_text_complaint(std::string_view text, const std::string& path);
+
+// True for names at the top level of a configuration of Sluice.
+[[nodiscard]] bool is_own_file(const std::vector<std::string_view>& names);
 
 // The key of Sluice for another trainer's name: "learning_rate" -> "optimizer.lr".
 [[nodiscard]] std::optional<std::string_view> key_for_foreign(std::string_view name);

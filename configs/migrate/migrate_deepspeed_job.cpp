@@ -18,6 +18,7 @@
 #include "configs/migrate/launcher/trainer_steps.hpp"
 #include "configs/migrate/launcher/training_arguments.hpp"
 #include "configs/suggest.hpp"
+#include "configs/yaml_tree.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -42,6 +43,12 @@ bool has_auto(const HjsonNode& node) {
   if (node.kind == HjsonNode::Kind::kText) return node.text == "auto";
   return std::any_of(node.entries.begin(), node.entries.end(),
                      [](const HjsonEntry& entry) { return has_auto(entry.value); });
+}
+
+bool is_trainers(const HjsonNode& root) {
+  std::vector<std::string_view> names;
+  for (const HjsonEntry& entry : root.entries) names.emplace_back(entry.key);
+  return foreign_file(names) == ForeignFile::kTrainer;
 }
 
 template <class T>
@@ -73,6 +80,25 @@ void note_unread(const LaunchLine& launch, bool has_trainer_flag, Migration& mig
       unread + (has_trainer_flag ? "; --trainer gives the training arguments"
                                  : "; give each value that the run needs with --set, or arguments "
                                    "of Hugging Face's Trainer with --trainer"));
+}
+
+// The kind of another file than DeepSpeed's, with the remedy; "" if `text` may be DeepSpeed's.
+std::string other_file(const std::string& text, const std::string& path) {
+  const YamlDocument yaml = parse_yaml(text);  // JSON is YAML
+  if (!yaml.problems.empty()) return "";
+  std::vector<std::string_view> names;
+  for (const YamlEntry& entry : yaml.root.entries) names.emplace_back(entry.key.text);
+  if (is_own_file(names)) {
+    return "this is already a Sluice configuration: `sluice train " + path + "` starts the run";
+  }
+  const auto has = [&](std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (has("distributed_type") || has("compute_environment")) {
+    return "this is a configuration of accelerate: `sluice migrate --accelerate " + path +
+           "` makes a Sluice configuration of it";
+  }
+  return "";
 }
 
 // Megatron-DeepSpeed has model, mesh and schedule in its arguments alone.
@@ -165,6 +191,10 @@ class DeepSpeedJob {
     }
     const DeepSpeedSource source = load_deepspeed_source(home_path(config_));
     file_ = source.name;
+    if (const std::string other = other_file(source.text, file_); !other.empty()) {
+      errors_.push_back({"", file_ + ": " + other});
+      return;
+    }
     HjsonDocument document = read_hjson(source.text);
     for (const HjsonProblem& problem : document.problems) {
       errors_.push_back({"", file_ + ":" + std::to_string(problem.line) + ":" +
@@ -172,18 +202,13 @@ class DeepSpeedJob {
     }
     if (!document.problems.empty()) return;
     root_ = std::move(document.root);
-    check_is_deepspeed();
+    if (is_trainers(root_)) {
+      errors_.push_back({"", file_ +
+                                 ": these are training arguments of Hugging Face's Trainer, not a "
+                                 "DeepSpeed configuration; give the file with --trainer, beside "
+                                 "the DeepSpeed file"});
+    }
     if (accelerate_file_) append(errors_, complete_deepspeed_file(*accelerate_file_, root_));
-  }
-
-  void check_is_deepspeed() {
-    std::vector<std::string_view> names;
-    for (const HjsonEntry& entry : root_.entries) names.emplace_back(entry.key);
-    if (foreign_file(names) != ForeignFile::kTrainer) return;
-    errors_.push_back({"", file_ +
-                               ": these are training arguments of Hugging Face's Trainer, not a "
-                               "DeepSpeed configuration; give the file with --trainer, beside the "
-                               "DeepSpeed file"});
   }
 
   // Values of "auto" come from the Trainer or accelerate, so a launch line's script without

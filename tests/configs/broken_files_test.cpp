@@ -45,6 +45,13 @@ const std::vector<Broken> kStructure{
      "{\"stage\": 2}}\n",
      "c.yaml: this is a DeepSpeed configuration: `sluice migrate c.yaml` makes a Sluice "
      "configuration of it"},
+    {"a DeepSpeed configuration with comments",
+     "// stage 2\n{\n\t\"train_batch_size\" : 8,  // all ranks\n\t\"fp16\": {\"enabled\": "
+     "true}\n}\n",
+     "c.yaml: this is a DeepSpeed configuration: `sluice migrate c.yaml` makes a Sluice "
+     "configuration of it"},
+    {"a broken file that speaks of DeepSpeed", "# was \"train_batch_size\"\ntrain: {steps: 3\n",
+     "c.yaml:3:1: not YAML: end of map flow not found (a { without its })"},
     {"training arguments of the Trainer",
      "{\"output_dir\": \"out\", \"learning_rate\": 2e-5, \"deepspeed\": \"ds.json\"}\n",
      "c.yaml: these are training arguments of Hugging Face's Trainer: `sluice migrate ds.json "
