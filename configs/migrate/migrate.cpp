@@ -64,6 +64,7 @@ void add_trainer(const MigrationRequest& request, Migration& result) {
   context.steps = count_setting(request.set, "train.steps");
   map_trainer(values, context, beside_draft);
   result.errors.insert(result.errors.end(), values.errors.begin(), values.errors.end());
+  result.notes.insert(result.notes.end(), values.notes.begin(), values.notes.end());
   absorb(std::move(beside), result);
 }
 

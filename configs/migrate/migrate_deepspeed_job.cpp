@@ -82,6 +82,29 @@ void note_unread(const LaunchLine& launch, bool has_trainer_flag, Migration& mig
                                    "of Hugging Face's Trainer with --trainer"));
 }
 
+// The model that a script trains is not read: its arguments may name a place of the hub.
+std::string model_note(const std::optional<LaunchLine>& launch,
+                       const std::optional<TrainerValues>& trainer) {
+  constexpr const char* kArgument = "model_name_or_path";
+  std::string model = launch ? script_value(launch->script_arguments, kArgument) : "";
+  if (trainer) {
+    for (const TrainerArgument& argument : trainer->given) {
+      if (argument.key == nullptr && argument.name == kArgument) model = argument.value.text;
+    }
+  }
+  if (model.empty()) return "";
+  return std::string(kArgument) + " " + printable(model, 200) +
+         " was not read; give --model FOLDER with the Hugging Face folder of this model";
+}
+
+// A DeepSpeed file that the launch line or accelerate's file names, beside the one that was given.
+std::string other_config_note(const std::string& named, const std::string& given) {
+  const auto name = [](const std::string& path) { return std::filesystem::path(path).filename(); };
+  if (named.empty() || given.empty() || name(named) == name(given)) return "";
+  return "the job names the DeepSpeed file " + printable(named, 200) + ", and " +
+         printable(given, 200) + " was read; leave the file out of the command to read the job's";
+}
+
 // The kind of another file than DeepSpeed's, with the remedy; "" if `text` may be DeepSpeed's.
 std::string other_file(const std::string& text, const std::string& path) {
   const YamlDocument yaml = parse_yaml(text);  // JSON is YAML
@@ -127,6 +150,8 @@ class DeepSpeedJob {
     if (!errors_.empty()) return with_errors({.file = file_, .source = "DeepSpeed"});
     read_trainer();
     if (trainer_) map_trainer(*trainer_, context_, beside_draft_);
+    const bool has_model = !request_.model.empty() || setting_of(request_.set, "model.from");
+    if (!has_model) note(model_note(launch_, trainer_));
     Migration result = migrate_config();
     absorb(std::move(beside_), result);
     return with_errors(std::move(result));
@@ -176,7 +201,12 @@ class DeepSpeedJob {
     return !request_.deepspeed.empty() || !config_.empty();
   }
 
+  void note(const std::string& sentence) {
+    if (!sentence.empty()) beside_draft_.note(sentence);
+  }
+
   void read_config() {
+    note(other_config_note(config_, request_.deepspeed));
     if (!request_.deepspeed.empty()) config_ = request_.deepspeed;
     if (config_.empty() && accelerate_ && accelerate_file_) {
       root_ = accelerate_->config;
@@ -224,6 +254,7 @@ class DeepSpeedJob {
     if (launch_) refuse_megatron(*launch_, errors_);
     if (!trainer_) return;
     append(errors_, trainer_->errors);
+    append(beside_.notes, trainer_->notes);
     context_ = trainer_context(root_);
     context_.world = world_;
     context_.hidden = request_.hidden;

@@ -185,6 +185,8 @@ class Splitter {
     const std::string name(text_.substr(first, at_ - first));
     if (const auto fallback = fallback_of(name)) {
       word_->text += *fallback;
+      result_.notes.push_back(printable(name) + ": the default " + in_quotes(*fallback) +
+                              " was taken; if the job sets the variable, write its value instead");
       return;
     }
     problem(begin, "the variable " + printable(name) +

@@ -1,7 +1,7 @@
 // A command line as the words that a POSIX shell would pass to a program: quotes, backslashes,
 // backslash-newline and comments are resolved. Words keep *, ?, ~ and {} as written: nothing is
-// expanded. A text that only a shell could complete is refused: $NAME, $(command), pipes,
-// redirections, several commands. Pure functions; thread-safe.
+// expanded, but ${NAME:-default} becomes its default. A text that only a shell could complete is
+// refused: $NAME, $(command), pipes, redirections, several commands. Pure functions; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,7 @@ struct ShellProblem {
 struct ShellWords {
   std::vector<ShellWord> words;  // meaningless when there are problems
   std::vector<ShellProblem> problems;
+  std::vector<std::string> notes;  // a sentence for each ${NAME:-default}
 };
 
 inline constexpr std::size_t kMaxShellBytes = std::size_t{1} << 20;

@@ -187,6 +187,7 @@ LaunchLine map_launch_line(std::string_view line, const LaunchOptions& options,
     result.errors.push_back({"", "--launch: " + what});
   }
   if (!result.errors.empty()) return result;
+  for (const std::string& note : command.notes) draft.note("--launch: " + note);
   std::vector<std::string> words = command.words;
   std::vector<std::string> variables = command.environment;
   // env A=1 program

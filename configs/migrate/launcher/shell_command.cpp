@@ -31,6 +31,7 @@ ShellCommand split_command(std::string_view line, Newlines newlines) {
                                          problem.place.column, problem.what));
   }
   if (!command.errors.empty()) return command;
+  command.notes = std::move(split.notes);
   for (ShellWord& word : split.words) {
     const bool leads = command.words.empty() && is_assignment(word.text);
     (leads ? command.environment : command.words).push_back(std::move(word.text));

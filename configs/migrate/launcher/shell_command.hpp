@@ -14,6 +14,7 @@ struct ShellCommand {
   std::vector<std::string> environment;  // NAME=value before the program
   std::vector<std::string> words;        // the program and its arguments
   std::vector<std::string> errors;       // "line 1, character 17: cause; remedy"
+  std::vector<std::string> notes;        // ShellWords::notes
 };
 
 [[nodiscard]] ShellCommand split_command(std::string_view line,

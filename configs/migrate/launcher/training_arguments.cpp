@@ -265,7 +265,9 @@ TrainerValues read_training_arguments(std::string_view text, std::string_view fi
     values.errors.push_back({"", "--trainer: " + what});
   }
   if (!values.errors.empty()) return values;
-  return read_training_arguments(command.words);
+  values = read_training_arguments(command.words);
+  for (const std::string& note : command.notes) values.notes.push_back("--trainer: " + note);
+  return values;
 }
 
 TrainerValues read_training_arguments(const std::vector<std::string>& words) {

@@ -35,6 +35,7 @@ struct TrainerValues {
   std::string file;  // for places; "--trainer" of a command line
   std::vector<TrainerArgument> given;
   std::vector<MigrationError> errors;  // "args.json:3:5: learning_rate: cause; remedy"
+  std::vector<std::string> notes;      // sentences that belong to no argument
 
   [[nodiscard]] const TrainerArgument* find(std::string_view name) const;
   // The value, or the Trainer's default. The key must have that type.

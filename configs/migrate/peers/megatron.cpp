@@ -35,6 +35,7 @@ std::vector<ShellWord> read_words(std::string_view arguments, const MegatronOpti
                               std::to_string(problem.place.column) + ": ";
     result.errors.push_back({"", result.file + place + problem.what});
   }
+  for (const std::string& note : split.notes) result.notes.push_back(result.file + ": " + note);
   if (!is_file) {
     int number = 0;
     for (ShellWord& word : split.words) word.place = {0, ++number};

@@ -283,5 +283,54 @@ TEST_F(MigrateRequest, FilesOfOthersAreNamed) {
             "acc.yaml` makes a Sluice configuration of it\n");
 }
 
+TEST_F(MigrateRequest, ADefaultOfTheShellIsNoted) {
+  scratch_.write("ds.json", kPlain);
+  const std::string what =
+      "${LR:-1e-3}: the default '1e-3' was taken; if the job sets the variable, write its value "
+      "instead";
+  EXPECT_THAT(
+      migrate({.launch = "deepspeed t.py --deepspeed ds.json --learning_rate ${LR:-1e-3}"}).notes,
+      ::testing::Contains("--launch: " + what));
+  EXPECT_THAT(migrate({.deepspeed = "ds.json", .trainer = "--learning_rate ${LR:-1e-3}"}).notes,
+              ::testing::Contains("--trainer: " + what));
+  EXPECT_THAT(migrate({.megatron = "pretrain_gpt.py --lr ${LR:-1e-3}"}).notes,
+              ::testing::Contains("--megatron: " + what));
+}
+
+TEST_F(MigrateRequest, TheModelOfAScriptIsNamed) {
+  scratch_.write("ds.json", kPlain);
+  const std::string what =
+      "model_name_or_path org/name-7b was not read; give --model FOLDER with the Hugging Face "
+      "folder of this model";
+  const std::string trainers = "--deepspeed ds.json --model_name_or_path org/name-7b --max_steps 5";
+  MigrationRequest request{.launch = "deepspeed --num_gpus 2 t.py " + trainers};
+  EXPECT_THAT(migrate(request).notes, ::testing::Contains(what));
+  request.set = {"model.from=folder"};
+  EXPECT_THAT(migrate(request).notes, ::testing::Not(::testing::Contains(what)));
+  EXPECT_THAT(migrate({.launch = "deepspeed --num_gpus 2 t.py --deepspeed_config ds.json "
+                                 "--model_name_or_path=org/name-7b"})
+                  .notes,
+              ::testing::Contains(what));
+  EXPECT_THAT(
+      migrate({.deepspeed = "ds.json", .trainer = "{\"model_name_or_path\": \"org/name-7b\"}"})
+          .notes,
+      ::testing::Contains(what));
+}
+
+TEST_F(MigrateRequest, AnotherFileThanTheJobsIsNoted) {
+  scratch_.write("ds.json", kPlain);
+  const std::string what =
+      "the job names the DeepSpeed file conf/other.json, and ds.json was read; leave the file out "
+      "of the command to read the job's";
+  const auto notes = [](const std::string& named) {
+    return migrate({.deepspeed = "ds.json",
+                    .launch = "deepspeed --num_gpus 2 t.py --deepspeed_config " + named})
+        .notes;
+  };
+  EXPECT_THAT(notes("conf/other.json"), ::testing::Contains(what));
+  EXPECT_THAT(notes("/home/a/ds.json"),
+              ::testing::Not(::testing::Contains(::testing::HasSubstr("the job names"))));
+}
+
 }  // namespace
 }  // namespace sluice::migrate

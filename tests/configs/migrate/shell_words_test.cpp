@@ -45,6 +45,13 @@ TEST(ShellWords, SplitsLikeAShell) {
   }
 }
 
+TEST(ShellWords, NotesDefaultsOfVariables) {
+  EXPECT_EQ(split_shell_words("run --lr ${LR:-2e-5}").notes,
+            std::vector<std::string>{"${LR:-2e-5}: the default '2e-5' was taken; if the job sets "
+                                     "the variable, write its value instead"});
+  EXPECT_TRUE(split_shell_words("run '${LR:-2e-5}'").notes.empty());
+}
+
 TEST(ShellWords, KnowsPlaces) {
   const ShellWords words = split_shell_words("a  'b' \\\n --c");
   ASSERT_EQ(words.words.size(), 3U);
