@@ -10,8 +10,8 @@
 #include "configs/migrate/launcher/accelerate_file.hpp"
 #include "configs/migrate/launcher/training_arguments.hpp"
 #include "configs/migrate/migrate_deepspeed_job.hpp"
+#include "configs/migrate/migrate_megatron_job.hpp"
 #include "configs/migrate/peers/fsdp.hpp"
-#include "configs/migrate/peers/megatron.hpp"
 #include "configs/migrate/peers/torchtitan.hpp"
 #include "configs/migrate/write_yaml.hpp"
 #include "configs/yaml_tree.hpp"
@@ -20,12 +20,14 @@ namespace sluice::migrate {
 namespace {
 
 void check_sources(const MigrationRequest& request) {
+  // The file of Megatron-DeepSpeed stands beside its arguments.
+  const bool has_own_file = request.megatron.empty() && !request.deepspeed.empty();
   const std::array<std::pair<const char*, bool>, 3> alone{
       {{"--megatron", !request.megatron.empty()},
        {"--torchtitan", !request.torchtitan.empty()},
        {"a DeepSpeed configuration (or --launch, --accelerate, --trainer)",
-        !(request.deepspeed.empty() && request.launch.empty() && request.accelerate.empty() &&
-          request.trainer.empty())}}};
+        has_own_file ||
+            !(request.launch.empty() && request.accelerate.empty() && request.trainer.empty())}}};
   std::string given;
   int count = 0;
   for (const auto& [name, is_given] : alone) {
@@ -33,7 +35,8 @@ void check_sources(const MigrationRequest& request) {
     given += (count++ == 0 ? "" : " and ") + std::string(name);
   }
   if (count > 1) throw ConfigError(given + " are different sources; give one");
-  const bool is_deepspeed = request.megatron.empty() && request.torchtitan.empty();
+  const bool is_deepspeed =
+      !request.deepspeed.empty() || (request.megatron.empty() && request.torchtitan.empty());
   if (!is_deepspeed && !request.from_version.empty()) {
     throw ConfigError("--from-version is DeepSpeed's; leave the flag out");
   }
@@ -42,14 +45,6 @@ void check_sources(const MigrationRequest& request) {
         "no source: name a DeepSpeed configuration, or give --launch, --accelerate, "
         "--megatron or --torchtitan");
   }
-}
-
-Migration migrate_megatron_job(const MigrationRequest& request) {
-  std::error_code error;
-  const bool is_file = std::filesystem::is_regular_file(request.megatron, error);
-  return migrate_megatron(
-      is_file ? read_source("--megatron", request.megatron) : request.megatron,
-      {.file = is_file ? request.megatron : "", .world = request.world, .settings = request.set});
 }
 
 // A default of the Trainer does not replace a key that the file gives.

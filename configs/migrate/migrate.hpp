@@ -11,7 +11,8 @@
 namespace sluice::migrate {
 
 struct MigrationRequest {
-  // The source: exactly one of these, or a launch line that names a DeepSpeed configuration.
+  // The source: exactly one of these, `megatron` with `deepspeed`, or a launch line that names a
+  // DeepSpeed configuration.
   std::string deepspeed{};   // a path, or the JSON in urlsafe base64
   std::string megatron{};    // a command line, or a file of arguments
   std::string torchtitan{};  // a path

@@ -130,9 +130,8 @@ void refuse_megatron(const LaunchLine& launch, std::vector<MigrationError>& erro
   if (name.empty()) return;
   errors.push_back(
       {"", "--launch: " + std::string(name) +
-               ": an argument of Megatron-DeepSpeed, whose model and mesh would be lost; migrate "
-               "the arguments with --megatron, without DeepSpeed's, and the DeepSpeed file "
-               "without --launch, and join the two files with base:"});
+               ": an argument of Megatron-DeepSpeed, whose model and mesh would be lost; give the "
+               "command with --megatron in place of --launch, beside the DeepSpeed file"});
 }
 
 class DeepSpeedJob {

@@ -15,7 +15,8 @@ void add_sources(CLI::App& migrate, migrate::MigrationRequest& to) {
                      "Hugging Face training arguments: a JSON file or a command line");
   migrate.add_option("--accelerate", to.accelerate, "accelerate's configuration file");
   migrate.add_option("--megatron", to.megatron,
-                     "Megatron-LM's command line, or a file of its arguments");
+                     "Megatron-LM's command line, or a file of its arguments; with the DeepSpeed "
+                     "file of Megatron-DeepSpeed as config");
   migrate.add_option("--torchtitan", to.torchtitan, "torchtitan's TOML file");
 }
 

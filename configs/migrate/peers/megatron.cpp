@@ -86,7 +86,8 @@ Migration migrate_megatron(std::string_view arguments, const MegatronOptions& op
   PeerMap map(result, options.settings, key_by_default);
   const MegatronCommand command = split_megatron_command(words, map);
   if (!result.errors.empty()) return result;
-  const MegatronArgs args = parse_megatron_args(command.arguments, map.draft());
+  const MegatronArgs args = parse_megatron_args(command.arguments, map.draft(),
+                                                {.has_deepspeed_file = options.has_deepspeed_file});
   fill_effective(args, result);
   if (!result.errors.empty()) return result;
   result.world = options.world > 0 ? options.world : command.world;

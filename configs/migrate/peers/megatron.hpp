@@ -17,6 +17,7 @@ struct MegatronOptions {
   std::string file{};                   // that holds the arguments; "": a command line
   int world = 0;                        // ranks; 0: those of torchrun
   std::vector<std::string> settings{};  // --set: keys that the source need not give
+  bool has_deepspeed_file = false;      // the caller reads the file of --deepspeed_config
 };
 
 // `arguments` is a command with its script, or the script's arguments alone. Newlines of a file

@@ -61,10 +61,19 @@ bool is_deepspeed(std::string_view name) {
          name.starts_with("--deepspeed-") || name.starts_with("--checkpoint-in-cpu");
 }
 
+// Arguments that name the DeepSpeed file, or that the file decides.
+bool is_of_deepspeed_file(std::string_view name) {
+  return name == "--deepspeed" || name == "--deepspeed_config" || name == "--zero-stage";
+}
+
 std::string unknown(std::string_view name) {
+  if (is_of_deepspeed_file(name)) {
+    return "an argument of Megatron-DeepSpeed: give the file of --deepspeed_config too, `sluice "
+           "migrate ds_config.json --megatron ...`";
+  }
   if (is_deepspeed(name)) {
-    return "an argument of Megatron-DeepSpeed: `sluice migrate ds_config.json` carries over the "
-           "file that --deepspeed_config names; leave the argument out here";
+    return "an argument of Megatron-DeepSpeed that is not read; leave the argument out, and give "
+           "the key of Sluice with --set";
   }
   const auto near = nearest(name, megatron_argument_names());
   return "no argument of Megatron-LM" +
@@ -132,8 +141,8 @@ std::string written_json(const MegatronArgument& argument, const std::vector<std
 
 class Parser {
  public:
-  Parser(const std::vector<ShellWord>& words, MigrationDraft& draft)
-      : words_(words), draft_(draft) {}
+  Parser(const std::vector<ShellWord>& words, MigrationDraft& draft, MegatronParsing parsing)
+      : words_(words), draft_(draft), parsing_(parsing) {}
 
   MegatronArgs run() {
     while (at_ < words_.size()) {
@@ -156,6 +165,16 @@ class Parser {
     const std::size_t equals = word.text.find('=');
     const std::string name = word.text.substr(0, equals);
     const MegatronArgument* const argument = find_megatron_argument(name);
+    if (parsing_.has_deepspeed_file && is_of_deepspeed_file(name)) {
+      std::string value = equals == std::string::npos ? "" : word.text.substr(equals + 1);
+      if (value.empty() && name != "--deepspeed") {
+        const std::vector<std::string> next = take_values(Count::kOne);
+        if (!next.empty()) value = next[0];
+      }
+      keep(name, word.place, value.empty() ? "true" : yaml_text(value), KeyClass::kNotNeeded,
+           "the DeepSpeed file beside the arguments decides");
+      return;
+    }
     if (argument == nullptr) {
       keep(name, word.place, "null", KeyClass::kRefused, "");
       mistakes_.emplace_back(name, unknown(name));
@@ -202,6 +221,7 @@ class Parser {
 
   const std::vector<ShellWord>& words_;
   MigrationDraft& draft_;
+  MegatronParsing parsing_;
   std::size_t at_ = 0;
   std::vector<MigratedKey> keys_;
   std::map<std::string, std::size_t> index_;
@@ -248,8 +268,9 @@ void MegatronArgs::put(std::string_view name, std::vector<std::string> values) {
   values_[std::string(name)] = std::move(values);
 }
 
-MegatronArgs parse_megatron_args(const std::vector<ShellWord>& words, MigrationDraft& draft) {
-  return Parser(words, draft).run();
+MegatronArgs parse_megatron_args(const std::vector<ShellWord>& words, MigrationDraft& draft,
+                                 MegatronParsing parsing) {
+  return Parser(words, draft, parsing).run();
 }
 
 }  // namespace sluice::migrate

@@ -33,8 +33,12 @@ class MegatronArgs {
   std::map<std::string, std::vector<std::string>, std::less<>> values_;
 };
 
+struct MegatronParsing {
+  bool has_deepspeed_file = false;  // the file of --deepspeed_config is read beside the arguments
+};
+
 // Adds a key for each argument; mistakes become errors of the draft.
 [[nodiscard]] MegatronArgs parse_megatron_args(const std::vector<ShellWord>& words,
-                                               MigrationDraft& draft);
+                                               MigrationDraft& draft, MegatronParsing parsing = {});
 
 }  // namespace sluice::migrate

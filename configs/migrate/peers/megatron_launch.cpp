@@ -61,10 +61,10 @@ class Launcher {
     }
     const bool number = is_python_int(value) && value.size() < 7;
     const std::string json = number ? value : yaml_text(value);
-    if (name == "nproc-per-node") {
+    if (name == "nproc-per-node" || name == "num-gpus") {
       add(path, word.place, json, KeyClass::kMapped, "launch.nproc");
       processes(path, value);
-    } else if (name == "nnodes") {
+    } else if (name == "nnodes" || name == "num-nodes") {
       add(path, word.place, json, KeyClass::kChanged, "launch.hostfile names the hosts");
       nodes(path, value);
     } else if (name == "max-restarts") {

@@ -47,7 +47,10 @@ TEST_F(MigrateRequest, ExactlyOneSource) {
   EXPECT_EQ(complaint({}),
             "throws no source: name a DeepSpeed configuration, or give --launch, "
             "--accelerate, --megatron or --torchtitan");
-  EXPECT_EQ(complaint({.deepspeed = "ds.json", .megatron = "pretrain_gpt.py"}),
+  EXPECT_EQ(complaint({.deepspeed = "ds.json", .torchtitan = "train.toml"}),
+            "throws --torchtitan and a DeepSpeed configuration (or --launch, --accelerate, "
+            "--trainer) are different sources; give one");
+  EXPECT_EQ(complaint({.deepspeed = "ds.json", .megatron = "t.py", .launch = "deepspeed t.py"}),
             "throws --megatron and a DeepSpeed configuration (or --launch, --accelerate, "
             "--trainer) are different sources; give one");
   EXPECT_EQ(complaint({.trainer = "--bf16"}),
@@ -250,9 +253,8 @@ TEST_F(MigrateRequest, AMegatronDeepSpeedLineIsRefused) {
   EXPECT_EQ(complaint({.launch = "deepspeed --num_gpus 4 pretrain_gpt.py --num-layers 24 "
                                  "--tensor-model-parallel-size 2 --deepspeed_config ds.json"}),
             "--launch: --tensor-model-parallel-size: an argument of Megatron-DeepSpeed, whose "
-            "model and mesh would be lost; migrate the arguments with --megatron, without "
-            "DeepSpeed's, and the DeepSpeed file without --launch, and join the two files with "
-            "base:\n");
+            "model and mesh would be lost; give the command with --megatron in place of --launch, "
+            "beside the DeepSpeed file\n");
   const std::string line = "deepspeed --num_gpus 4 t.py --deepspeed_config ds.json --num-layers 24";
   EXPECT_NE(complaint({.launch = line + " --num-attention-heads 16"}), "");
   EXPECT_EQ(error_text(migrate({.launch = line})), "");  // a script of the user's own
@@ -270,6 +272,63 @@ TEST_F(MigrateRequest, ArgumentsOfAnotherScriptAreNoted) {
                   "2 arguments of the script were not read: --seed, --epochs; give each value that "
                   "the run needs with --set, or arguments of Hugging Face's Trainer with "
                   "--trainer"));
+}
+
+constexpr char kMegatron[] =
+    "deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 24 --hidden-size 1024 "
+    "--num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024 "
+    "--tensor-model-parallel-size 2 --micro-batch-size 4 --global-batch-size 32 --lr 1e-4 "
+    "--train-iters 500 --clip-grad 0.5 --log-interval 5 --bf16 --data-path corpus --vocab-size "
+    "50257 "
+    "--tokenizer-type NullTokenizer --deepspeed --deepspeed_config ds.json --zero-stage 2";
+
+TEST_F(MigrateRequest, MegatronDeepSpeedHasArgumentsAndAFile) {
+  scratch_.write("ds.json",
+                 "{\"train_batch_size\": 32, \"train_micro_batch_size_per_gpu\": \"auto\",\n"
+                 " \"steps_per_print\": 100,\n"
+                 " \"bf16\": {\"enabled\": true}, \"optimizer\": {\"type\": \"Adagrad\"},\n"
+                 " \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": "
+                 "\"cpu\"}}}");
+  const Migration migration = migrate({.deepspeed = "ds.json", .megatron = kMegatron});
+  EXPECT_EQ(error_text(migration), "");
+  EXPECT_EQ(migration.source, "Megatron-DeepSpeed");
+  EXPECT_EQ(migration.world, 8);
+  EXPECT_EQ(line(migration, "model.layers"), "24");
+  EXPECT_EQ(line(migration, "parallel.tensor"), "2");
+  EXPECT_EQ(line(migration, "optimizer.lr"), "1e-04");
+  EXPECT_EQ(line(migration, "train.global_batch"), "32");
+  EXPECT_EQ(line(migration, "train.micro_batch"), "4");
+  EXPECT_EQ(line(migration, "train.clip"), "0.5");
+  EXPECT_EQ(line(migration, "zero.stage"), "2");
+  EXPECT_EQ(line(migration, "offload.optimizer"), "host");
+  EXPECT_EQ(
+      key_text(migration, "optimizer.type"),
+      "ignored_upstream (Megatron-DeepSpeed makes optimizer and schedule from the arguments)");
+  EXPECT_EQ(line(migration, "train.log_every"), "5");
+  EXPECT_EQ(key_text(migration, "steps_per_print"),
+            "not_needed (--log-interval gives train.log_every: 5)");
+  EXPECT_EQ(key_text(migration, "--deepspeed_config"),
+            "not_needed (the DeepSpeed file beside the arguments decides)");
+}
+
+TEST_F(MigrateRequest, MegatronDeepSpeedsSourcesMustAgree) {
+  scratch_.write("ds.json",
+                 "{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 4,\n"
+                 " \"gradient_clipping\": 1.0, \"bf16\": {\"enabled\": true}}");
+  MigrationRequest request{.deepspeed = "ds.json", .megatron = kMegatron};
+  EXPECT_EQ(complaint(request),
+            "ds.json:1:2: train_batch_size: train.global_batch is 64 here, and 32 by "
+            "--global-batch-size; make the two equal, or give --set train.global_batch=VALUE\n"
+            "ds.json:2:2: gradient_clipping: train.clip is 1 here, and 0.5 by --clip-grad; make "
+            "the two equal, or give --set train.clip=VALUE\n");
+  request.set = {"train.clip=1", "train.global_batch=64"};
+  EXPECT_EQ(complaint(request), "");
+  request.deepspeed.clear();
+  EXPECT_THAT(
+      complaint(request),
+      ::testing::HasSubstr("--deepspeed_config: an argument of Megatron-DeepSpeed: give the "
+                           "file of --deepspeed_config too, `sluice migrate "
+                           "ds_config.json --megatron ...`"));
 }
 
 TEST_F(MigrateRequest, FilesOfOthersAreNamed) {

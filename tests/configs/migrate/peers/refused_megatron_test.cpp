@@ -28,13 +28,15 @@ const std::vector<Refused>& refused() {
        "--megatron: --wibble: no argument of Megatron-LM; leave the argument out, or migrate "
        "without it and set the key of Sluice with --set"},
       {kWhole + "--deepspeed --deepspeed_config ds.json --zero-stage 2",
-       "--megatron: --deepspeed: an argument of Megatron-DeepSpeed: `sluice migrate "
-       "ds_config.json` carries over the file that --deepspeed_config names; leave the argument "
-       "out here\n--megatron: --deepspeed_config: an argument of Megatron-DeepSpeed: `sluice "
-       "migrate ds_config.json` carries over the file that --deepspeed_config names; leave the "
-       "argument out here\n--megatron: --zero-stage: an argument of Megatron-DeepSpeed: `sluice "
-       "migrate ds_config.json` carries over the file that --deepspeed_config names; leave the "
-       "argument out here"},
+       "--megatron: --deepspeed: an argument of Megatron-DeepSpeed: give the file of "
+       "--deepspeed_config too, `sluice migrate ds_config.json --megatron ...`\n"
+       "--megatron: --deepspeed_config: an argument of Megatron-DeepSpeed: give the file of "
+       "--deepspeed_config too, `sluice migrate ds_config.json --megatron ...`\n"
+       "--megatron: --zero-stage: an argument of Megatron-DeepSpeed: give the file of "
+       "--deepspeed_config too, `sluice migrate ds_config.json --megatron ...`"},
+      {kWhole + "--partition-activations",
+       "--megatron: --partition-activations: an argument of Megatron-DeepSpeed that is not read; "
+       "leave the argument out, and give the key of Sluice with --set"},
       {kWhole + "--train-iters 1e6",
        "--megatron: --train-iters: found '1e6', Megatron-LM expects a whole number; write digits "
        "alone"},
