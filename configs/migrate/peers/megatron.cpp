@@ -57,13 +57,14 @@ void stop_refused(const MegatronArgs& args, PeerMap& map) {
     if (argument == nullptr || argument->kind != key.kind) continue;
     if (key.kind == KeyClass::kRefused) key.stops = !is_default(key.value, *argument);
   }
-  for (const std::string_view name :
-       {"--batch-size", "--warmup", "--model-parallel-size", "--checkpoint-activations"}) {
-    if (args.has(name)) {
-      map.error(name,
-                "Megatron-LM stops: the argument is gone; use the argument that took its "
-                "place");
-    }
+  for (const auto& [name, successor] :
+       {std::pair{"--batch-size", "--micro-batch-size"},
+        std::pair{"--warmup", "--lr-warmup-fraction"},
+        std::pair{"--model-parallel-size", "--tensor-model-parallel-size"},
+        std::pair{"--checkpoint-activations", "--recompute-granularity"}}) {
+    if (!args.has(name)) continue;
+    map.error(name, std::string("Megatron-LM has removed the argument and stops; give ") +
+                        successor + " in its place");
   }
 }
 

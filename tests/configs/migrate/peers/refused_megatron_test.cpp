@@ -155,8 +155,11 @@ const std::vector<Refused>& refused() {
       {kWhole + "--save ck",
        "--megatron: --save: needs --save-interval, Megatron-LM stops; give both"},
       {kWhole + "--batch-size 4",
-       "--megatron: --batch-size: Megatron-LM stops: the argument is gone; use the argument that "
-       "took its place"},
+       "--megatron: --batch-size: Megatron-LM has removed the argument and stops; give "
+       "--micro-batch-size in its place"},
+      {kWhole + "--checkpoint-activations",
+       "--megatron: --checkpoint-activations: Megatron-LM has removed the argument and stops; give "
+       "--recompute-granularity in its place"},
       {kWhole + "--adam-beta2 1.5",
        "--megatron: --adam-beta2: found 1.5, expected a number in [0, 1); give one"},
       {kWhole + "--tensor-model-parallel-size 0",
