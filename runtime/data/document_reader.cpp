@@ -57,9 +57,11 @@ bool holds_json_lines(const TextFile& file, const std::string& key) {
   return false;
 }
 
-// The mark that some editors put before UTF-8.
+// Some editors put the mark before UTF-8.
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 std::string_view without_mark(std::string_view line, std::int64_t number) {
-  if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
+  if (number == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
   return line;
 }
 
@@ -103,6 +105,10 @@ std::int64_t read_plain(const TextFile& file, std::size_t piece_bytes, const Sin
     const std::size_t held = text.size();
     text.resize(held + std::min(std::max(piece_bytes, held), source->most_left()));
     text.resize(held + source->read(std::span(text).subspan(held)));
+    if (offset == 0 && text.starts_with(kByteOrderMark)) {
+      text.erase(0, kByteOrderMark.size());
+      offset = kByteOrderMark.size();
+    }
     if (source->at_end()) break;
     const std::size_t cut = place_to_cut(text);
     if (cut == 0) continue;
@@ -111,7 +117,7 @@ std::int64_t read_plain(const TextFile& file, std::size_t piece_bytes, const Sin
     give(std::move(text), false);
     text = std::move(rest);
   }
-  if (text.empty() && offset == 0) return 0;
+  if (text.empty() && told_bytes == 0) return 0;
   give(std::move(text), true);
   return 1;
 }

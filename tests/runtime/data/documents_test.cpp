@@ -79,6 +79,12 @@ TEST_F(Documents, EachJsonLineIsOne) {
   EXPECT_THAT(read(write("d.txt", "{\"text\": \"plain\"}")), ElementsAre("{\"text\": \"plain\"}"));
 }
 
+TEST_F(Documents, AByteOrderMarkIsNoText) {
+  EXPECT_THAT(read(write("a.txt", "\xEF\xBB\xBFplain")), ElementsAre("plain"));
+  EXPECT_THAT(read(write("b.txt.gz", gzip("\xEF\xBB\xBFone two"))), ElementsAre("one two"));
+  EXPECT_THAT(read(write("c.txt", "\xEF\xBB\xBF")), ElementsAre());
+}
+
 TEST_F(Documents, AJsonDocumentIsNotLines) {
   for (const char* content :
        {"{\n \"text\": \"x\"\n}\n", "{\"name\": 1}", "{\"name\": 1}\n{\"broken", "3\n", ""}) {
