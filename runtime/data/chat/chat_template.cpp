@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "runtime/data/chat/jinja/strings.hpp"
 #include "runtime/data/chat/json_value.hpp"
@@ -105,6 +106,14 @@ std::vector<Span> outside(const std::vector<Span>& spans, std::size_t size) {
   return in_order(result, size);
 }
 
+// A template without text would render every conversation as nothing.
+ChatTemplateSource with_text(ChatTemplateSource source) {
+  if (source.text.find_first_not_of(" \t\r\n") != std::string::npos) return source;
+  throw ConfigError(source.path +
+                    ": the chat template is empty; name another file, with data.chat_template (of "
+                    "a command: --template)");
+}
+
 }  // namespace
 
 ChatTemplateSource find_chat_template(const std::string& path) {
@@ -123,7 +132,7 @@ ChatTemplateSource find_chat_template(const std::string& path) {
   if (own != config && (!folder || fs::exists(own, ignored))) {
     source.path = own.string();
     source.text = read_whole_file(source.path, kLargestTemplate);
-    return source;
+    return with_text(std::move(source));
   }
   if (settings.as_dict() == nullptr) {
     throw ConfigError(path + " has neither chat_template.jinja nor tokenizer_config.json; give a " +
@@ -131,7 +140,7 @@ ChatTemplateSource find_chat_template(const std::string& path) {
   }
   source.path = config.string();
   source.text = template_of(*settings.as_dict(), source.path);
-  return source;
+  return with_text(std::move(source));
 }
 
 void add_tokens_of(const std::string& folder, ChatTemplateSource& source) {

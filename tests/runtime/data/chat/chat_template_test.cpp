@@ -250,6 +250,11 @@ TEST(ChatTemplate, SaysWhatIsMissing) {
             folder /
                 "tokenizer_config.json has no chat_template; give a file with --template "
                 "FILE, as chat_template.jinja of the model");
+  write_file(folder / "tokenizer_config.json", "{\"chat_template\": \"\"}");
+  EXPECT_EQ(message_of<ConfigError>([&] { (void)find_chat_template(folder.path()); }),
+            folder /
+                "tokenizer_config.json: the chat template is empty; name another file, with "
+                "data.chat_template (of a command: --template)");
   EXPECT_EQ(message_of<ConfigError>([&] { (void)chat_template_of("a\n{% if %}"); }),
             "chat template test.jinja, line 2: expected a value, found '%}'");
 }
