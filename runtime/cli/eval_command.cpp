@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/index.hpp"
+#include "base/log.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/use_json.hpp"
@@ -172,6 +173,11 @@ int run_rank(const EvalCommand& command, const RankEnvironment& rank) {
                         command.test ? EvalShare::kTest : EvalShare::kValidation, run.model.seq);
   fit_micro_batch(weights.config.run, streams, stride);
   UseRank use(weights, rank);
+  if (use.is_rank_0() && !command.text.empty() && !run.data.sft.empty()) {
+    log_warning(
+        "the run was trained on conversations: --text counts all tokens of a text, without the "
+        "chat template; leave it out to evaluate on the run's conversations");
+  }
   const std::unique_ptr<Engine> engine = use.make_engine(use.options(EnginePurpose::kEvaluate));
   const std::vector<double> sums = Evaluation(streams, run, stride).run(*engine, use);
   if (sums.empty()) return kInterruptedExitCode;

@@ -106,6 +106,13 @@ TEST_F(Talks, AreLearnedEvaluatedAndAnswered) {
   EXPECT_NE(strides.output.find("--stride: rows of conversations have no windows; leave it out"),
             std::string::npos)
       << strides.output;
+  scratch_.write("plain.txt", std::string(200, 'a'));
+  const Finished plain =
+      run_program(scratch_, "eval talks.yaml --checkpoint ckpt --text plain.txt");
+  EXPECT_EQ(plain.exit_code, 0) << plain.output;
+  EXPECT_NE(plain.output.find("the run was trained on conversations: --text counts all tokens"),
+            std::string::npos)
+      << plain.output;
 }
 
 TEST_F(Talks, AnExportNamesTheEndOfATurn) {
