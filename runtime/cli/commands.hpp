@@ -106,6 +106,7 @@ struct CorpusCommand {
   std::vector<std::string> inputs;  // files, folders, globs
   std::string output;               // a folder
   std::string json_key = "text", url_key = "url";
+  bool names_urls = false;               // --url-key was given
   int threads = 0;                       // 0: the machine's, at most 16
   std::int64_t unit_bytes = 64LL << 20;  // of the input, for one output file
   bool json = false;

@@ -191,6 +191,28 @@ TEST_F(DataCorpus, AWrongKeyEndsWithTheKeysThatAreThere) {
   }
 }
 
+TEST_F(DataCorpus, AWrongKeyOfTheUrlEndsTheCommand) {
+  scratch_.write("in.jsonl", "{\"text\": \"A text.\", \"URL\": \"http://a.b/c\"}\n");
+  const std::string what = ": no document has a URL; " + scratch_.path("in.jsonl") +
+                           ", byte 0: no key 'link' (its keys: text, URL); --url-key names the key "
+                           "of the URL";
+  for (const std::string command : {"clean --filter url", "dedupe --urls"}) {
+    const Finished wrong = run("data " + command + " in.jsonl --url-key link -o out");
+    EXPECT_EQ(wrong.exit_code, 4);
+    EXPECT_NE(wrong.output.find(what), std::string::npos) << wrong.output;
+    const Finished right = run("data " + command + " in.jsonl --url-key URL -o out");
+    EXPECT_EQ(right.exit_code, 0) << right.output;
+    std::filesystem::remove_all(scratch_.path("out"));
+  }
+  EXPECT_NE(run("data clean in.jsonl --url-key URL -o out")
+                .output.find("data clean: --url-key is for the filter url, which is off; add "
+                             "--filter url"),
+            std::string::npos);
+  EXPECT_NE(run("data dedupe in.jsonl --url-key URL -o out")
+                .output.find("data dedupe: --url-key is for equal URLs; add --urls"),
+            std::string::npos);
+}
+
 TEST_F(DataCorpus, EvaluationSetsAreCutOut) {
   const std::string shared = new_words(14);
   std::string sentences;

@@ -57,6 +57,10 @@ std::vector<FilterSpec> filters_of(const CorpusCommand& command) {
     }
     length->options.emplace("tokenizer", command.tokenizer);
   }
+  if (command.names_urls && named("url") == filters.end()) {
+    throw ConfigError(std::string(kName) +
+                      ": --url-key is for the filter url, which is off; add --filter url");
+  }
   return filters;
 }
 
@@ -73,7 +77,8 @@ int run_data_clean(const CorpusCommand& command) {
                        .keys = {.text = command.json_key, .url = command.url_key},
                        .filters = filters_of(command),
                        .threads = threads_or_default(command.threads),
-                       .unit_bytes = command.unit_bytes};
+                       .unit_bytes = command.unit_bytes,
+                       .needs_urls = command.names_urls};
   Counts counts;
   {
     ByteProgress progress;

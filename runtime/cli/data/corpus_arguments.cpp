@@ -13,7 +13,8 @@ void add_common(CLI::App& sub, CorpusCommand& command) {
   sub.add_option("--json-key", command.json_key, "of JSON lines: the key of the text")
       ->capture_default_str();
   sub.add_option("--url-key", command.url_key, "of JSON lines: the key of the URL")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->each([&command](const std::string&) { command.names_urls = true; });
   sub.add_option("--threads", command.threads, "default: the machine's, at most 16")
       ->check(whole_number(1, 1024));
   sub.add_option("--unit", command.unit_bytes, "input of one output file")

@@ -33,6 +33,9 @@ void set_shingle(const std::string& text, MinHashOptions& options) {
 DedupeOptions options_of(const CorpusCommand& command) {
   DedupeOptions options = dedupe_preset(command.preset);
   options.url = options.url || command.urls;
+  if (command.names_urls && !options.url) {
+    throw ConfigError(std::string(kName) + ": --url-key is for equal URLs; add --urls");
+  }
   const bool near = !command.shingle.empty() || command.bands > 0 || command.rows > 0 ||
                     command.threshold || command.seed;
   if (!near) return options;
@@ -60,7 +63,8 @@ int run_data_dedupe(const CorpusCommand& command) {
                         .options = options_of(command),
                         .threads = threads_or_default(command.threads),
                         .unit_bytes = command.unit_bytes,
-                        .sort_bytes = command.memory_bytes};
+                        .sort_bytes = command.memory_bytes,
+                        .needs_urls = command.names_urls || command.urls};
   if (!command.against.empty()) {
     request.against = find_corpus_files(command.against, "data dedupe --against");
   }

@@ -113,6 +113,7 @@ Counts clean_corpus(const CleanRequest& request) {
                     .progress = request.progress};
   const Cleaner cleaner(request, run.files);
   check_texts(request.files, request.keys, request.read);
+  if (request.needs_urls) check_urls(request.files, request.keys, request.read);
   WorkLog log(request.folder, fingerprint(request, run));
   const Counts counts = run_stage(
       run, {"clean", {"kept.jsonl", "rejected.jsonl"}},

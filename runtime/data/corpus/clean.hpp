@@ -23,6 +23,7 @@ struct CleanRequest {
   std::int64_t unit_bytes = 64 * kMiB;
   UnitReadOptions read{};
   StageProgress progress{};
+  bool needs_urls = false;  // refuse a corpus without a URL (check_urls)
 };
 
 // Counts: documents, kept, changed, rejected, rejected.FILTER.RULE, bytes (of the input files).

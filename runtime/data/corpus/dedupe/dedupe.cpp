@@ -393,6 +393,7 @@ Counts dedupe_corpus(const DedupeRequest& request) {
   if (options.exact || options.near || !request.against.empty()) {  // not for URLs alone
     check_texts(request.files, request.keys, request.read);
   }
+  if (request.needs_urls) check_urls(request.files, request.keys, request.read);
   return Deduper(request).run();
 }
 

@@ -50,6 +50,7 @@ struct DedupeRequest {
   std::int64_t sort_bytes = 256 * kMiB;  // memory of the external sorts, over all threads
   UnitReadOptions read{};
   StageProgress progress{};
+  bool needs_urls = false;  // refuse a corpus without a URL (check_urls)
 };
 
 // Counts of input documents: documents = kept + removed + dropped, and clusters, bytes. With
