@@ -162,7 +162,7 @@ int run_plan(const PlanCommand& command) {
     facts.notes.push_back("launch.hostfile: memory and disks of its hosts are not checked here");
   }
   if (here) {
-    facts.shortages = shortages(host_room(config.run), plan.node.peak, place);
+    facts.shortages = shortages(host_room(config.run), plan.node.peak, config.run, place);
   } else if (config.run.memory.host == 0 && has_state_on_host(config.run.offload)) {
     facts.notes.push_back("host memory is unlimited in this plan; give memory.host");
   }

@@ -225,12 +225,15 @@ TEST(FreeMemory, ARunThatTheMachineCannotHoldDoesNotStart) {
   expect_all(refused, {"memory.host: the ranks of a host need ",
                        " TiB of its memory (a rank: ", " off the device, ",
                        " as device), and here are ", "\nsuggestions: ", "nothing fits"});
+  EXPECT_EQ(refused.output.find("early updates"), std::string::npos) << refused.output;
   EXPECT_LT(refused.seconds, 60);  // ten times what it takes on an idle machine
   EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
   EXPECT_EQ(refused.output.find("tokenised "), std::string::npos) << refused.output;
   const Finished dry = run_program(scratch, huge + " --dry-run");
   EXPECT_EQ(dry.exit_code, 3) << dry.output;
   expect_all(dry, {"memory.host: the ranks of a host need "});
+  expect_all(run_program(scratch, huge + " --dry-run --set offload.speculate=auto"),
+             {"or a smaller memory.host, which bounds the early updates of offload.speculate"});
   EXPECT_EQ(dry.output.find("\nfits\n"), std::string::npos) << dry.output;
 }
 

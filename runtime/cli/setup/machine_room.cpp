@@ -74,7 +74,8 @@ std::int64_t tighter(std::int64_t one, std::int64_t other) {
   return std::min(one, other);
 }
 
-std::string memory_shortage(const HostRoom& room, const HostNeed& need, const RunPlace& place) {
+std::string memory_shortage(const HostRoom& room, const HostNeed& need, const RunConfig& run,
+                            const RunPlace& place) {
   const int ranks = std::max(1, place.local_ranks);
   std::string text =
       "memory.host: the ranks of a host need " +
@@ -83,8 +84,10 @@ std::string memory_shortage(const HostRoom& room, const HostNeed& need, const Ru
   if (!place.on_gpu) text += ", " + format_bytes(nth(need, Tier::kDevice) / ranks) + " as device";
   return text + "), and here are " + format_bytes(room.memory - room.swap) + " free" +
          (room.swap > 0 ? ", and " + format_bytes(room.swap) + " of swap" : "") +
-         ": the system would end the run. Free memory, or need less: states to nvme, or a "
-         "memory.host that offload.speculate stays within";
+         ": the system would end the run. Free memory, or need less: states to nvme" +
+         (run.offload.speculate == Speculation::kNever
+              ? ""
+              : ", or a smaller memory.host, which bounds the early updates of offload.speculate");
 }
 
 }  // namespace
@@ -114,12 +117,14 @@ HostRoom host_room(const RunConfig& run) {
   return room;
 }
 
-std::vector<std::string> shortages(const HostRoom& room, const HostNeed& need,
+std::vector<std::string> shortages(const HostRoom& room, const HostNeed& need, const RunConfig& run,
                                    const RunPlace& place) {
   std::vector<std::string> found;
   const std::int64_t memory =
       nth(need, Tier::kHost) + (place.on_gpu ? 0 : nth(need, Tier::kDevice));
-  if (room.memory > 0 && memory > room.memory) found.push_back(memory_shortage(room, need, place));
+  if (room.memory > 0 && memory > room.memory) {
+    found.push_back(memory_shortage(room, need, run, place));
+  }
   if (room.nvme > 0 && nth(need, Tier::kNvme) > room.nvme) {
     found.push_back("offload.nvme_path: the ranks of a host need " +
                     format_bytes(nth(need, Tier::kNvme)) + " there, and " +

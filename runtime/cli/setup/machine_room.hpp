@@ -34,7 +34,7 @@ using HostNeed = std::array<std::int64_t, static_cast<std::size_t>(kTierCount)>;
 // What the host lacks, in a sentence each: the place, the need, what is free, and what to do. Ranks
 // on CPUs have their device in the host's memory.
 [[nodiscard]] std::vector<std::string> shortages(const HostRoom& room, const HostNeed& need,
-                                                 const RunPlace& place);
+                                                 const RunConfig& run, const RunPlace& place);
 
 // `run` with budgets that stay within the room.
 [[nodiscard]] RunConfig within(RunConfig run, const HostRoom& room, const RunPlace& place);

@@ -97,7 +97,7 @@ void check_fits(const RunConfig& run, const RunPlace& place, const Planned& plan
 void check_free_memory(const RunConfig& run, const RunPlace& place, const Planned& planned) {
   std::string text;
   const HostNeed need = need_here(planned, run, place);
-  for (const std::string& lacking : shortages(host_room(run), need, place)) {
+  for (const std::string& lacking : shortages(host_room(run), need, run, place)) {
     text += lacking + "\n";
   }
   if (!text.empty()) throw BudgetError(text + advice(run, place));

@@ -65,7 +65,7 @@ std::string suggestions_text(const SearchResult& result) {
     for (const Suggestion& s : *list) room = std::max(room, room_of_placeholder(s));
   }
   if (room > 0) {
-    text += line("%s: a folder on a drive with room for a host's ranks, at most %s here\n",
+    text += line("%s: a folder on a drive; the ranks of a host need up to %s there\n",
                  kNvmePlaceholder, format_bytes(room).c_str());
   }
   return text;

@@ -266,9 +266,9 @@ TEST(Search, NvmeIsSuggestedWithAPlaceForIt) {
       room = std::max(room, nth(s.plan.node.peak, Tier::kNvme));
     }
   }
-  EXPECT_NE(suggestions_text(result).find("\n[DIR]: a folder on a drive with room for a host's "
-                                          "ranks, at most " +
-                                          format_bytes(room) + " here\n"),
+  EXPECT_NE(suggestions_text(result).find("\n[DIR]: a folder on a drive; the ranks of a host need "
+                                          "up to " +
+                                          format_bytes(room) + " there\n"),
             std::string::npos)
       << suggestions_text(result);
 }
