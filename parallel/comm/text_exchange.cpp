@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstring>
 #include <span>
+#include <string_view>
+#include <utility>
 
 namespace sluice {
 
@@ -31,17 +33,38 @@ std::vector<std::string> exchange_text(Communicator& comm, std::string_view mine
   return texts;
 }
 
+namespace {
+
+// "; remedy" at the end of every text that is not empty; "" where the texts end differently.
+std::string_view common_remedy(const std::vector<std::string>& texts) {
+  std::string_view common;
+  bool begun = false;
+  for (const std::string& text : texts) {
+    if (text.empty()) continue;
+    if (!std::exchange(begun, true)) common = text;
+    const auto [differs, ignored] =
+        std::mismatch(common.rbegin(), common.rend(), text.rbegin(), text.rend());
+    common.remove_prefix(static_cast<std::size_t>(common.rend() - differs));
+  }
+  const std::size_t begin = common.find("; ");
+  return begin == std::string_view::npos ? std::string_view() : common.substr(begin);
+}
+
+}  // namespace
+
 std::string first_errors(const std::vector<std::string>& by_rank) {
   constexpr int kShown = 3;
+  const std::string_view remedy = common_remedy(by_rank);
   std::string text;
   int failed = 0;
   for (std::size_t r = 0; r < by_rank.size(); ++r) {
     if (by_rank[r].empty()) continue;
     if (++failed > kShown) continue;
-    text += (text.empty() ? "rank " : "; rank ") + std::to_string(r) + ": " + by_rank[r];
+    text += (text.empty() ? "rank " : "; rank ") + std::to_string(r) + ": ";
+    text += std::string_view(by_rank[r]).substr(0, by_rank[r].size() - remedy.size());
   }
   if (failed > kShown) text += "; and " + std::to_string(failed - kShown) + " more ranks";
-  return text;
+  return text.append(remedy);
 }
 
 bool on_any_rank(Communicator& comm, bool mine) {

@@ -248,6 +248,12 @@ TEST(TextExchange, CarriesEveryByteOfEveryRank) {
   EXPECT_EQ(first_errors({"a", "b", "c", "d", "e"}),
             "rank 0: a; rank 1: b; rank 2: c; and 2 more ranks");
   EXPECT_EQ(first_errors({"", ""}), "");
+  EXPECT_EQ(
+      first_errors({"", "no a: full; free space; or wait", "", "no b: full; free space; or wait"}),
+      "rank 1: no a: full; rank 3: no b: full; free space; or wait");
+  EXPECT_EQ(first_errors({"no a: full; free it", "no b: bad; mend it"}),
+            "rank 0: no a: full; free it; rank 1: no b: bad; mend it");
+  EXPECT_EQ(first_errors({"no a: full; free it"}), "rank 0: no a: full; free it");
 }
 
 }  // namespace
