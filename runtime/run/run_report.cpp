@@ -172,6 +172,7 @@ bool RunReport::count_save(const std::function<bool()>& save) {
 void RunReport::summarize(const std::string& checkpoint, const std::string& next) {
   if (!summary_ || !log_shows(LogLevel::kInfo)) return;
   const std::string text = summary_->text({.steps = options_.engine.train.steps,
+                                           .world = comm_.size(),
                                            .output_dir = options_.output_dir,
                                            .checkpoint = checkpoint,
                                            .heading = terminal_info(1).colors});

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -52,9 +55,20 @@ bool is_moved(const std::string& name) {
   return dot != std::string::npos && dot + 1 < name.size() && name[dot] == '.';
 }
 
+// N of "rank-N.log"; nullopt of another name.
+std::optional<int> rank_of_log(std::string_view name) {
+  constexpr std::string_view kBegin = "rank-", kEnd = ".log";
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return std::nullopt;
+  name.remove_prefix(kBegin.size());
+  name.remove_suffix(kEnd.size());
+  int rank = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), rank);
+  return error == std::errc() ? std::optional(rank) : std::nullopt;
+}
+
 }  // namespace
 
-std::string files_of_run(const std::string& output_dir) {
+std::string files_of_run(const std::string& output_dir, int world) {
   std::vector<std::string> names;
   std::error_code failed;
   for (const auto& entry : fs::directory_iterator(output_dir, failed)) {
@@ -62,6 +76,7 @@ std::string files_of_run(const std::string& output_dir) {
     const bool hidden =
         name.starts_with('.') || name.ends_with(".lock") || name.ends_with(".error.json");
     if (hidden || is_moved(name) || name == "save-now") continue;
+    if (rank_of_log(name).value_or(0) >= world) continue;
     if (entry.is_directory(failed)) name += "/";
     names.push_back(std::move(name));
   }
@@ -69,10 +84,11 @@ std::string files_of_run(const std::string& output_dir) {
   std::string text;
   std::size_t logs = 0;
   for (const std::string& name : names) {
-    if (name.starts_with("rank-") && name.ends_with(".log") && ++logs > 1) continue;
+    if (rank_of_log(name) && ++logs > 1) continue;
     text += (text.empty() ? "" : " ") + name;
   }
-  return logs > 1 ? text + " (and " + std::to_string(logs - 1) + " more rank logs)" : text;
+  if (logs < 2) return text;
+  return text + " (and " + std::to_string(logs - 1) + " more rank log" + (logs == 2 ? ")" : "s)");
 }
 
 void RunSummary::add(const StepRecord& record) {
@@ -134,7 +150,7 @@ std::string RunSummary::text(const SummaryFacts& facts) {
   text += row("time", time_text());
   text += row("speed", speed_text());
   if (const std::string energy = energy_text(); !energy.empty()) text += row("energy", energy);
-  text += row("written to", facts.output_dir + ": " + files_of_run(facts.output_dir));
+  text += row("written to", facts.output_dir + ": " + files_of_run(facts.output_dir, facts.world));
   if (!facts.checkpoint.empty()) text += row("checkpoint", facts.checkpoint);
   return text;
 }

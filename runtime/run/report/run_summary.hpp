@@ -14,6 +14,7 @@ namespace sluice {
 
 struct SummaryFacts {
   std::int64_t steps = 0;  // train.steps
+  int world = 1;           // ranks of the run
   std::string output_dir;
   std::string checkpoint;  // the newest one that was saved; empty: none
   bool heading = false;    // the heading stands out
@@ -52,7 +53,8 @@ class RunSummary {
 };
 
 // The files of a run's folder for people: "checkpoints/ config.yaml metrics.jsonl rank-0.log".
-// Locks, moved files of earlier runs (.1) and files that wait for a request are left out.
-[[nodiscard]] std::string files_of_run(const std::string& output_dir);
+// Locks, files of earlier runs (.1, logs of ranks from `world` on) and files that wait for a
+// request are left out.
+[[nodiscard]] std::string files_of_run(const std::string& output_dir, int world);
 
 }  // namespace sluice
