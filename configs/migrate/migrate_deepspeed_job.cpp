@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "configs/migrate/deepspeed/deepspeed_migration.hpp"
 #include "configs/migrate/deepspeed/deepspeed_source.hpp"
@@ -301,9 +302,8 @@ class DeepSpeedJob {
       world_ = world;
       return;
     }
-    errors_.push_back({"", from + " starts " + std::to_string(world) + " ranks, and " +
-                               world_from_ + " gives " + std::to_string(world_) +
-                               "; leave one of the two out"});
+    errors_.push_back({"", from + " starts " + counted(world, "rank") + ", and " + world_from_ +
+                               " gives " + std::to_string(world_) + "; leave one of the two out"});
   }
 
   Migration with_errors(Migration result) {

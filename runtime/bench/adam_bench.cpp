@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/index.hpp"
 #include "kernels/cpu/cast.hpp"
@@ -87,7 +88,7 @@ double seconds_of(std::int64_t repeats, Body&& body) {
 std::string limit_of(const AdamBenchResult& result) {
   const std::string rate = format_percent(result.of_limit) +
                            " of the read-modify-write rate of this memory with " +
-                           std::to_string(result.options.threads) + " thread(s)";
+                           counted(result.options.threads, "thread");
   if (result.of_limit >= kMemoryBound) return "memory: an update runs at " + rate;
   return "arithmetic: an update runs at only " + rate;
 }
@@ -143,7 +144,7 @@ std::string describe(const AdamBenchResult& result) {
   std::string text =
       wrap("AdamW on the host: " + format_count(static_cast<double>(result.options.elems)) +
            " parameters, " + std::string(name_of(result.options.dtype)) + ", " +
-           std::to_string(result.options.threads) + " thread(s), " + result.isa + ", " +
+           counted(result.options.threads, "thread") + ", " + result.isa + ", " +
            std::to_string(result.adam.count) + " rounds") +
       "\n";
   text +=

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "runtime/bench/table.hpp"
 
@@ -152,9 +153,9 @@ StepBenchResult read_step_bench(const StepBenchRun& run) {
 
 std::string describe(const StepBenchResult& result) {
   const StepBenchRun& run = result.run;
-  std::string text = wrap(run.config + ": " + std::to_string(run.ranks) + " rank(s), " + run.dtype +
-                          ", " + std::to_string(result.step_ms.count) + " steps after " +
-                          std::to_string(run.warmup) + " of warm-up");
+  std::string text = wrap(run.config + ": " + counted(run.ranks, "rank") + ", " + run.dtype + ", " +
+                          counted(static_cast<std::int64_t>(result.step_ms.count), "step") +
+                          " after " + std::to_string(run.warmup) + " of warm-up");
   text += wrap(format_count(result.tokens_per_s) + " tokens/s; a rank " +
                format_flop_rate(result.flops_per_s) + ", " + format_percent(result.of_gemm) +
                " of the " + format_flop_rate(result.gemm_flops_per_s) +

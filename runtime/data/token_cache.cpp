@@ -51,7 +51,7 @@ class Builder {
     }
     tell_exceptions();
     file_.commit(key);
-    log_.finish(file_.documents(), "documents", file_.tokens());
+    log_.finish(file_.documents(), "document", file_.tokens());
   }
 
  private:

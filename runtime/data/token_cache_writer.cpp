@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/log.hpp"
 #include "runtime/data/token_cache.hpp"
 
@@ -69,8 +70,8 @@ void TokenisingLog::report(std::int64_t done_bytes) {
 
 void TokenisingLog::finish(std::int64_t items, const char* noun, std::int64_t tokens) const {
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - started_;
-  log_info("tokenised " + format_bytes(total_bytes_) + " in " + std::to_string(items) + " " + noun +
-           " into " + format_count(static_cast<double>(tokens)) + " tokens, " +
+  log_info("tokenised " + format_bytes(total_bytes_) + " in " + counted(items, noun) + " into " +
+           format_count(static_cast<double>(tokens)) + " tokens, " +
            format_duration(spent.count()));
 }
 

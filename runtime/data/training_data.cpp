@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
 #include "base/log.hpp"
@@ -61,7 +62,7 @@ std::int64_t largest_token(const DataOptions& options) {
 
 std::string samples_of(const SampleMix& mix, const std::string& purpose) {
   return format_count(static_cast<double>(mix.tokens())) + " tokens for " + purpose + " (" +
-         std::to_string(mix.samples()) + " samples)";
+         counted(mix.samples(), "sample") + ")";
 }
 
 // Throws IoError if the validation data that `key` names have no sample.
@@ -117,9 +118,7 @@ void check_sizes(const DataOptions& options, const SampleMix& train, const Sampl
   for (const MixPart& part : train.parts()) sum += part.weight;
   for (const MixPart& part : train.parts()) {
     log_info("data: " + format_count(100 * part.weight / sum) + " % from " + part.name +
-             (part.samples
-                  ? ""
-                  : ", " + std::to_string(samples_in(part.source->size(), seq)) + " samples"));
+             (part.samples ? "" : ", " + counted(samples_in(part.source->size(), seq), "sample")));
   }
 }
 
@@ -180,9 +179,10 @@ void TrainingData::set_rows(std::size_t set, std::int64_t index, std::int64_t gl
 void log_epochs(const SampleMix& train, std::int64_t steps, std::int64_t global_batch) {
   const auto [fewest, most] = train.epochs(steps * global_batch);
   const bool one = fewest == most;
-  log_info("data: " + std::to_string(steps) + " steps of " + std::to_string(global_batch) +
-           " samples make " + (one ? "" : format_count(fewest) + " to ") + format_count(most) +
-           (one && most == 1 ? " epoch" : " epochs") + (one ? "" : " of the parts"));
+  log_info("data: " + counted(steps, "step") + " of " + counted(global_batch, "sample") +
+           (steps == 1 ? " makes " : " make ") + (one ? "" : format_count(fewest) + " to ") +
+           format_count(most) + (one && most == 1 ? " epoch" : " epochs") +
+           (one ? "" : " of the parts"));
 }
 
 std::int64_t survey_data(const DataOptions& options, std::int64_t seq, bool needs_vocab,

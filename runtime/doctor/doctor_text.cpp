@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "kernels/cpu/thread_waiting.hpp"
 #include "runtime/bench/table.hpp"
 #include "runtime/doctor/doctor.hpp"
@@ -39,8 +40,8 @@ const char* name_of(Isa isa) {
 }
 
 std::string processor(const MachineFacts& facts) {
-  std::string text = word(facts.cpu_model) + ", " + std::to_string(facts.cores) + " cores (" +
-                     std::to_string(facts.hardware_threads) + " hardware threads), " +
+  std::string text = word(facts.cpu_model) + ", " + counted(facts.cores, "core") + " (" +
+                     counted(facts.hardware_threads, "hardware thread") + "), " +
                      name_of(facts.isa);
   text += !facts.amx_reported ? ", no AMX" : facts.amx_usable ? ", AMX" : ", AMX not granted";
   if (facts.clock_hz) text += ", " + decimal(*facts.clock_hz / 1e9) + " GHz";
@@ -89,7 +90,7 @@ std::string disk_line(const DiskFacts& disk) {
 std::string gpu_line(const GpuFacts& gpu) {
   std::string text = word(gpu.name) + ", compute capability " + word(gpu.compute) + ", " +
                      std::to_string(gpu.multiprocessors) + " multiprocessors, " +
-                     std::to_string(gpu.copy_engines) + " copy engine(s); " +
+                     counted(gpu.copy_engines, "copy engine") + "; " +
                      format_bytes(gpu.memory_bytes) + ", " + format_bytes(gpu.free_bytes) +
                      " free; CUDA " + gpu.runtime + ", the driver's " + gpu.driver + "; " +
                      word(gpu.bus_id);
@@ -110,8 +111,8 @@ std::string products(const DoctorReport& report) {
   std::vector<Row> rows{
       {report.facts.gpus > 0 ? "matrix products of the CPU" : "matrix products", "fp32", "bf16"}};
   for (const ThreadRates& row : report.rates.gemm_by_threads) {
-    rows.push_back({std::to_string(row.threads) + " thread(s)", flops(row.gemm_flops.fp32),
-                    flops(row.gemm_flops.bf16)});
+    rows.push_back(
+        {counted(row.threads, "thread"), flops(row.gemm_flops.fp32), flops(row.gemm_flops.bf16)});
   }
   if (rows.size() == 1) return "";
   std::string text = format_table(rows);
@@ -155,7 +156,7 @@ std::string gpu_table(const DoctorReport& report) {
 }
 
 std::string rates_table(const MachineRates& r, bool with_gpu) {
-  std::vector<Row> rows{{"memory, " + std::to_string(r.threads) + " thread(s)", "rate"},
+  std::vector<Row> rows{{"memory, " + counted(r.threads, "thread"), "rate"},
                         {"copy (bytes copied)", bytes(r.memory_copy_bps)},
                         {"triad (bytes touched)", bytes(r.memory_triad_bps)},
                         {"read-modify-write (bytes touched)", bytes(r.memory_rmw_bps)},

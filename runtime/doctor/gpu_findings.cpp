@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "runtime/bench/table.hpp"
 #include "runtime/doctor/findings.hpp"
 
@@ -171,7 +172,9 @@ std::vector<Finding> find_gpu_faults(const MachineFacts& facts, const MachineRat
   if (facts.gpu && rates.gpu) return GpuFindings(facts, *facts.gpu, *rates.gpu).all();
   if (facts.gpus == 0) return {};
   const auto reason = rates.not_measured.find("gpu");
-  return {{FindingKind::kNote, std::to_string(facts.gpus) + " GPU(s) are visible, and not measured",
+  return {{FindingKind::kNote,
+           counted(facts.gpus, "GPU") + (facts.gpus == 1 ? " is" : " are") +
+               " visible, and not measured",
            "their products and copies are taken from a profile by a plan" +
                (reason == rates.not_measured.end() ? "" : " (" + reason->second + ")"),
            ""}};

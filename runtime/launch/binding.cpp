@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "runtime/launch/cpu_quota.hpp"
@@ -82,10 +83,6 @@ std::string ranges_text(std::vector<int> numbers) {
     i = j + 1;
   }
   return text;
-}
-
-std::string counted(int count, const char* noun) {
-  return format_text("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 // A fair part of the processor time if only that is limited; nullopt if the cores are the limit.

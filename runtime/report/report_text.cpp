@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/format.hpp"
 #include "runtime/report/downsample.hpp"
 #include "runtime/report/report_json.hpp"
@@ -12,7 +13,7 @@ namespace {
 std::string run_line(const RunData& run) {
   const StepColumns& steps = run.steps;
   if (steps.size() == 0) return run.name + ": no steps yet\n";
-  std::string text = format_text("{}: {} steps", run.name, steps.step.back());
+  std::string text = run.name + ": " + counted(steps.step.back(), "step");
   const float loss = steps.of(Channel::kLoss).back();
   if (std::isfinite(loss)) text += format_text(", loss {:.4f}", loss);
   const auto best =
@@ -24,7 +25,7 @@ std::string run_line(const RunData& run) {
   text += format_text(", {} tokens", format_count(static_cast<double>(steps.tokens.back())));
   const float rate = median(steps.of(Channel::kTokensPerSecond));
   if (rate > 0) text += format_text(", {} tokens/s", format_count(static_cast<double>(rate)));
-  if (!steps.skipped.empty()) text += format_text(", {} skipped steps", steps.skipped.size());
+  if (!steps.skipped.empty()) text += ", " + counted(std::ssize(steps.skipped), "skipped step");
   return text + "\n";
 }
 

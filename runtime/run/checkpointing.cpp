@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
 #include "base/log.hpp"
@@ -97,7 +98,7 @@ Checkpointing::~Checkpointing() { ending_ = true; }
 std::string Checkpointing::describe() const {
   const CheckpointOptions& asked = options_.checkpoint;
   std::string text = "checkpoints of " + format_bytes(all_bytes_) + " to " + asked.dir + ": ";
-  if (asked.every.steps > 0) text += "every " + std::to_string(asked.every.steps) + " steps, ";
+  if (asked.every.steps > 0) text += "every " + counted(asked.every.steps, "step") + ", ";
   if (asked.every.seconds > 0) text += "every " + seconds_text(asked.every.seconds) + ", ";
   if (asked.every == SaveInterval{}) text += "at the end, ";
   text += asked.keep == 0 ? "all kept" : std::to_string(asked.keep) + " kept";

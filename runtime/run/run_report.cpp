@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/log_level.hpp"
@@ -40,10 +41,9 @@ void RunReport::describe_run() const {
   const ModelSpec& spec = engine_.spec();
   const StepShape& shape = engine_.plan().shape;
   say("model: " + format_count(static_cast<double>(whole_param_count(spec))) + " parameters, " +
-      std::to_string(spec.units.size()) + " units; " + std::to_string(comm_.size()) +
-      " rank(s), ZeRO stage " + std::to_string(shape.stage) + ", " +
-      std::string(name_of(shape.dtype)) + ", " + std::to_string(global_batch_of(options_.engine)) +
-      " samples a step");
+      counted(std::ssize(spec.units), "unit") + "; " + counted(comm_.size(), "rank") +
+      ", ZeRO stage " + std::to_string(shape.stage) + ", " + std::string(name_of(shape.dtype)) +
+      ", " + counted(global_batch_of(options_.engine), "sample") + " a step");
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
     const TierPlan& planned = memory_.of(tier);
     if (planned.peak == 0) continue;

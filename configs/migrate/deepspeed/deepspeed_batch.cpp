@@ -1,3 +1,4 @@
+#include "base/counted.hpp"
 #include "base/format.hpp"
 #include "configs/migrate/deepspeed/batch_keys.hpp"
 #include "configs/migrate/deepspeed/deepspeed_rules.hpp"
@@ -96,13 +97,13 @@ std::int64_t fitting_world(const BatchSizes& given, int world) {
 
 std::string batch_complaint(const BatchSizes& given, int world) {
   if (!given.global) {
-    return format_text("{}{} ranks are more than 2^63 samples; change one of the sizes",
-                       given_factors(given), given.ranks);
+    return format_text("{}{} make more than 2^63 samples; change one of the sizes",
+                       given_factors(given), counted(given.ranks, "rank"));
   }
   const bool is_triple = given.micro && given.accumulation;
   std::string text = format_text(
-      "train_batch_size {} is {} {}{} ranks; change one of the sizes, or the world", *given.global,
-      is_triple ? "not" : "no multiple of", given_factors(given), given.ranks);
+      "train_batch_size {} is {} {}{}; change one of the sizes, or the world", *given.global,
+      is_triple ? "not" : "no multiple of", given_factors(given), counted(given.ranks, "rank"));
   const std::int64_t fits = fitting_world(given, world);
   return fits > 0 ? text + format_text(": --world {} fits", fits) : text;
 }

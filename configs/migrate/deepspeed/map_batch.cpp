@@ -1,6 +1,7 @@
 // Batch sizes, steps, clipping and progress lines.
 #include <algorithm>
 
+#include "base/counted.hpp"
 #include "base/format.hpp"
 #include "configs/migrate/deepspeed/batch_keys.hpp"
 #include "configs/migrate/deepspeed/deepspeed_mapping.hpp"
@@ -39,6 +40,10 @@ void say_tensor_ranks(DeepSpeedMapping& mapping, std::int64_t theirs, std::int64
                                tensor_ranks(mapping.config()), theirs, ours));
 }
 
+std::string micro_batches(std::int64_t count) {
+  return count == 1 ? "1 micro-batch" : std::to_string(count) + " micro-batches";
+}
+
 void sizes_of_world(DeepSpeedMapping& mapping) {
   const BatchSizes& batch = mapping.config().batch;
   const std::string micro = std::to_string(*batch.micro);
@@ -46,13 +51,14 @@ void sizes_of_world(DeepSpeedMapping& mapping) {
     mapping.set_from(kMicro, "train.micro_batch", micro, std::string(kMicro) + " " + micro);
   } else {
     mapping.set_from(kGlobal, "train.micro_batch", micro,
-                     format_text("train_batch_size {} / {} ranks / {} micro-batches", *batch.global,
-                                 batch.ranks, *batch.accumulation));
+                     format_text("train_batch_size {} / {} / {}", *batch.global,
+                                 counted(batch.ranks, "rank"), micro_batches(*batch.accumulation)));
   }
   const std::int64_t global = *batch.global / batch.ranks * batch.data_parallel;
   set_global(mapping, std::to_string(global),
-             format_text("{} samples x {} micro-batches x {} data-parallel ranks", micro,
-                         *batch.accumulation, batch.data_parallel));
+             format_text("{} x {} x {}", counted(*batch.micro, "sample"),
+                         micro_batches(*batch.accumulation),
+                         counted(batch.data_parallel, "data-parallel rank")));
   if (global != *batch.global) say_tensor_ranks(mapping, *batch.global, global);
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/counted.hpp"
 #include "base/format.hpp"
 #include "configs/migrate/launcher/trainer_schedule.hpp"
 #include "configs/migrate/launcher/trainer_steps.hpp"
@@ -94,7 +95,7 @@ class TrainerMapping {
     } else if (micro <= kMost && accumulation <= kMost && context_.world <= kMost) {
       set("gradient_accumulation_steps", "train.global_batch",
           std::to_string(micro * accumulation * context_.world),
-          format_text("{} x {} x {} ranks", micro, accumulation, context_.world));
+          format_text("{} x {} x {}", micro, accumulation, counted(context_.world, "rank")));
     }
     set("max_grad_norm", "train.clip", format_number(values_.number("max_grad_norm")));
     const bool bf16 = values_.flag("bf16");

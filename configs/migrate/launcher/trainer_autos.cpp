@@ -1,6 +1,7 @@
 // What the Trainer puts in place of "auto", and what it refuses.
 #include <cmath>
 
+#include "base/counted.hpp"
 #include "base/format.hpp"
 #include "configs/migrate/launcher/trainer_steps.hpp"
 #include "configs/migrate/launcher/training_arguments.hpp"
@@ -65,8 +66,8 @@ std::vector<Fill> fills(const TrainerValues& values, const TrainerContext& conte
   add("gradient_accumulation_steps", std::to_string(accumulation), "gradient_accumulation_steps");
   if (context.world > 0 && context.world <= kMost && fits) {
     add("train_batch_size", std::to_string(context.world * micro * accumulation),
-        format_text("per_device_train_batch_size x gradient_accumulation_steps x {} ranks",
-                    context.world));
+        format_text("per_device_train_batch_size x gradient_accumulation_steps x {}",
+                    counted(context.world, "rank")));
   }
   add("gradient_clipping", values.json("max_grad_norm"), "max_grad_norm");
   add_rates(values, all);

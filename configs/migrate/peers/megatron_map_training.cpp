@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/counted.hpp"
 #include "configs/migrate/peers/megatron_map.hpp"
 #include "configs/value.hpp"
 
@@ -40,16 +41,17 @@ void map_global_batch(MegatronRun& run, std::int64_t micro) {
     if (data > 0) {
       run.map.set_own("train.global_batch", std::to_string(run.global_batch),
                       "--global-batch-size, the default there: micro batch x " +
-                          std::to_string(data) + " data-parallel ranks");
+                          counted(data, "data-parallel rank"));
     }
     return;
   }
   run.map.set("--global-batch-size", "train.global_batch", std::to_string(run.global_batch));
   if (data > 0 && run.global_batch % (micro * data) != 0) {
     run.map.error("--global-batch-size",
-                  std::to_string(run.global_batch) + " samples are no multiple of micro batch " +
-                      std::to_string(micro) + " x " + std::to_string(data) +
-                      " data-parallel ranks, Megatron-LM stops; change one of the three");
+                  counted(run.global_batch, "sample") + (run.global_batch == 1 ? " is" : " are") +
+                      " no multiple of micro batch " + std::to_string(micro) + " x " +
+                      counted(data, "data-parallel rank") +
+                      ", Megatron-LM stops; change one of the three");
   }
 }
 
@@ -70,8 +72,8 @@ void map_steps(MegatronRun& run) {
     run.steps = all / run.global_batch;
     run.map.set("--train-samples", "train.steps", std::to_string(run.steps));
     run.map.changed("--train-samples", std::to_string(all) + " samples there, " +
-                                           std::to_string(run.steps) + " steps of " +
-                                           std::to_string(run.global_batch) + " samples here");
+                                           counted(run.steps, "step") + " of " +
+                                           counted(run.global_batch, "sample") + " here");
   } else {
     run.map.missing("--train-samples", "train.steps", "--world RANKS, or --set train.steps=STEPS");
   }

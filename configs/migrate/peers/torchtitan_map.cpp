@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/counted.hpp"
 #include "configs/value.hpp"
 
 namespace sluice::migrate {
@@ -167,9 +168,10 @@ class TorchtitanMap {
       set_number("training.global_batch_size", "train.global_batch");
       if (data > 0 && local > 0 && global % (local * data) != 0) {
         map_.error("training.global_batch_size",
-                   std::to_string(global) + " samples are no multiple of local batch " +
-                       std::to_string(local) + " x " + std::to_string(data) +
-                       " data-parallel ranks, torchtitan stops; change one of the three");
+                   counted(global, "sample") + (global == 1 ? " is" : " are") +
+                       " no multiple of local batch " + std::to_string(local) + " x " +
+                       counted(data, "data-parallel rank") +
+                       ", torchtitan stops; change one of the three");
       }
     } else if (pipeline && data > 0) {
       map_.set("training.local_batch_size", "train.global_batch", std::to_string(local * data));

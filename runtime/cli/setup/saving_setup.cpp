@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
 #include "base/log.hpp"
@@ -184,7 +185,7 @@ std::string describe_saving(const LoadedConfig& config, const RunPlace& place) {
   const CheckpointOptions& asked = saving.checkpoint;
   if (!saving.on) return "saves nothing (checkpoint.at_end: false)";
   std::string when;
-  if (asked.every.steps > 0) when = "every " + std::to_string(asked.every.steps) + " steps";
+  if (asked.every.steps > 0) when = "every " + counted(asked.every.steps, "step");
   if (asked.every.seconds > 0) when = "every " + format_duration(asked.every.seconds);
   if (asked.at_end) when += when.empty() ? "after the last step" : " and after the last";
   if (when.empty()) when = "before checkpoint.time_limit";

@@ -150,7 +150,7 @@ class ConversationBuilder {
     beside_.overwrite(0, std::as_bytes(std::span(&header, 1)));
     beside_.commit();  // before the tokens: a cache with tokens is whole
     tokens_.commit(key_);
-    log_.finish(header.conversations, "conversations", tokens_.tokens());
+    log_.finish(header.conversations, "conversation", tokens_.tokens());
   }
 
   const ConversationRequest& request_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "runtime/data/chat/packed_conversations.hpp"
@@ -26,10 +27,6 @@ std::vector<TextFile> conversation_files(const std::string& path, const std::str
                   path);
   }
   return files;
-}
-
-std::string counted(std::int64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
 // The conversations of a part that one of training, validation and test takes.

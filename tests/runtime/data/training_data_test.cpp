@@ -76,7 +76,7 @@ TEST_F(Training, ASurveyReadsNoTextAndBuildsNoCache) {
   const auto lines = logged_by([&] {
     (void)survey_data(both, 10, true, [](const SampleMix& train) { log_epochs(train, 23, 1); });
   });
-  EXPECT_EQ(lines.back(), "data: 23 steps of 1 samples make 2.30 epochs");
+  EXPECT_EQ(lines.back(), "data: 23 steps of 1 sample make 2.30 epochs");
   both.text = options.text;
   EXPECT_THAT(message_of<ConfigError>([&] { (void)survey_data(both, 10, true); }),
               HasSubstr("exclude each other"));

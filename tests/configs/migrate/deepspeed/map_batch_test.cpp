@@ -42,6 +42,20 @@ TEST(MapBatch, ProductRule) {
   }
 }
 
+TEST(MapBatch, OneHasNoPlural) {
+  const auto origin = [](const std::string& sizes) {
+    const Migration migration = migrated("{" + sizes + kAdam + "}", {.parse = {.world = 1}});
+    for (const ConfigLine& line : migration.lines) {
+      if (line.setting.key == "train.global_batch") return line.origin;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(origin("train_micro_batch_size_per_gpu: 1, gradient_accumulation_steps: 1"),
+            "1 sample x 1 micro-batch x 1 data-parallel rank");
+  EXPECT_EQ(origin("train_micro_batch_size_per_gpu: 2, gradient_accumulation_steps: 3"),
+            "2 samples x 3 micro-batches x 1 data-parallel rank");
+}
+
 TEST(MapBatch, ThreeSizesImplyTheWorld) {
   const Migration migration = migrated(
       "{train_micro_batch_size_per_gpu: 3, train_batch_size: 24, gradient_accumulation_steps: 2" +
