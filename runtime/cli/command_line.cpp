@@ -33,18 +33,20 @@ void add_train(CLI::App& app, Arguments& args) {
 
 void add_plan(CLI::App& app, Arguments& args) {
   CLI::App* plan =
-      app.add_subcommand("plan", "what a run needs and how long it takes; no GPU needed");
+      app.add_subcommand("plan", "memory and time of a run before it starts; no GPU needed");
   plan->add_option("config", args.plan.config, "the YAML file")->required();
   plan->add_option("--set", args.plan.overrides, "section.key=value, over the file; repeatable")
       ->allow_extra_args(false);
-  plan->add_option("--world", args.plan.world, "ranks of the whole job, over launch.nproc")
+  plan->add_option("--world", args.plan.world, "ranks of the whole job, in place of launch.nproc")
       ->check(CLI::Range(1, 1 << 20));
   plan->add_option("--profile", args.plan.profile,
-                   "of configs/machines: cpu, h100-sxm, ..., or a file; none: this machine");
-  plan->add_flag("--json", args.plan.json, "for machines");
-  plan->add_flag("--compare", args.plan.compare, "stages x offload targets: what fits");
-  plan->add_flag("--suggest", args.plan.suggest, "look for the fastest configuration that fits");
-  plan->add_option("--html", args.plan.html, "also write the plan as a page: a file");
+                   "the machine: a name of configs/machines, or a file; none: this one");
+  plan->add_flag("--json", args.plan.json, "print the plan as JSON");
+  plan->add_flag("--compare", args.plan.compare,
+                 "a table of every ZeRO stage and offload tier: what fits");
+  plan->add_flag("--suggest", args.plan.suggest,
+                 "find the fastest settings that fit, as --set lines");
+  plan->add_option("--html", args.plan.html, "also write the plan as a web page to this file");
   plan->add_option_function<std::string>(
       "--tokens",
       [&args](const std::string& text) {
@@ -54,8 +56,9 @@ void add_plan(CLI::App& app, Arguments& args) {
         }
         args.plan.tokens = *tokens;
       },
-      "how long so many tokens take: 15T");
-  plan->add_option("--endurance", args.plan.endurance_bytes, "bytes a drive may be written: 600TB")
+      "print how long this many tokens take, such as 15T");
+  plan->add_option("--endurance", args.plan.endurance_bytes,
+                   "bytes that the drive may take in its life, for its wear")
       ->transform(CLI::AsSizeValue(true))
       ->default_str("600TB");
 }

@@ -44,7 +44,9 @@ std::string headline(const RankEnd& end) {
   }
   if (!end.by_signal) return text + ", without a message";
   if (end.status == SIGKILL) {
-    text += "; where nobody sent it, the system ran out of memory (dmesg tells)";
+    text +=
+        "; the system sends this signal when memory runs out (see dmesg), unless a person or a "
+        "scheduler sent it";
   }
   return text;
 }

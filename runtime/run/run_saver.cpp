@@ -216,7 +216,8 @@ void RunSaver::report_changes(const RunState& saved) const {
   if (comm_.rank() != 0) return;
   const std::vector<std::string> changes = changes_between(saved, settings_);
   if (changes.empty()) return;
-  log_warning("the numbers of this run will not be those of one that was not interrupted:");
+  log_warning(
+      "settings differ from the checkpoint's; an uninterrupted run would give other losses:");
   for (const std::string& change : changes) log_warning("  changed: " + change);
 }
 

@@ -29,7 +29,7 @@ std::string lock_path(const WrittenFolder& folder) {
 std::string in_use(const WrittenFolder& folder) {
   const LockHolder holder = read_lock_holder(lock_path(folder));
   const std::string who =
-      holder.host == "?" ? "a process that has not said who it is"
+      holder.host == "?" ? "an unknown process"
                          : holder.work + " (pid " + holder.pid + " on host " + holder.host + ")";
   return folder.key + " " + folder.path + " is in use by " + who;
 }
@@ -38,11 +38,11 @@ std::string in_use(const WrittenFolder& folder) {
 void expect_free(const std::function<bool(milliseconds wait)>& is_free, const WrittenFolder& folder,
                  milliseconds patience) {
   if (is_free(std::min(kReaderWait, patience))) return;
-  log_info(in_use(folder) + ": waiting a moment, should it be ending");
+  log_info(in_use(folder) + "; waiting a moment in case that process is about to end");
   if (is_free(patience)) return;
   throw IoError(in_use(folder) +
-                    ", and two that write to one folder would lose each other's checkpoints and "
-                    "logs; end that one or wait for it, or name another folder (" +
+                    ", and two runs that write to one folder lose each other's checkpoints and "
+                    "logs; stop that run, wait for its end, or name another folder (" +
                     folder.key + ")",
                 folder.path, EWOULDBLOCK);
 }
@@ -84,7 +84,7 @@ WriterLock::WriterLock(const std::vector<WrittenFolder>& folders, const std::str
     } catch (const IoError& error) {
       if (error.error_number() == EWOULDBLOCK) throw;
       log_warning(folder.key + " " + folder.path + " cannot be locked (" + error.what() +
-                  "): nothing refuses another run that writes there");
+                  "); another run that writes there would not be refused");
       continue;
     }
     try {

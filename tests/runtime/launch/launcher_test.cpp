@@ -161,7 +161,11 @@ TEST(Launcher, AbortOfRankZero) {
 TEST(Launcher, OutsideKillMentionsMemory) {
   LaunchedJob job({"forever", "raise:9"});
   EXPECT_EQ(job.wait(), 5);
-  EXPECT_THAT(job.err(), HasSubstr("killed by SIGKILL (Killed); where nobody sent it"));
+  EXPECT_THAT(
+      job.err(),
+      HasSubstr(
+          "killed by SIGKILL (Killed); the system sends this signal when memory runs out (see "
+          "dmesg), unless a person or a scheduler sent it"));
 }
 
 // Rank 0 notices first, but says that the cause is elsewhere; rank 1 dies after it.
