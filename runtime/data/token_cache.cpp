@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/posix/atomic_file.hpp"
@@ -44,9 +45,11 @@ class Builder {
     for (const TextFile& file : request_.files) add_file(file);
     encode_round();
     if (file_.documents() == 0) {
-      throw IoError(key_name() + ": nothing to train on: all " +
-                        std::to_string(request_.files.size()) + " files are empty or without text" +
-                        (binaries_ > 0 ? "; " + a_binary_ : ""),
+      throw IoError(key_name() + ": nothing to train on: " +
+                        (request_.files.size() == 1
+                             ? request_.files[0].path + " is"
+                             : "all " + std::to_string(request_.files.size()) + " files are") +
+                        " empty or without text" + (binaries_ > 0 ? "; " + a_binary_ : ""),
                     request_.files.empty() ? "" : request_.files[0].path);
     }
     tell_exceptions();
@@ -79,7 +82,7 @@ class Builder {
 
   void tell_exceptions() const {
     if (binaries_ > 0) {
-      log_warning(key_name() + ": left out " + std::to_string(binaries_) + " files without text; " +
+      log_warning(key_name() + ": left out " + counted(binaries_, "file") + " without text; " +
                   a_binary_);
     }
     if (json_as_text_ > 0) {

@@ -255,7 +255,7 @@ TEST_F(Cache, WhatCannotBeHadIsSaid) {
   EXPECT_THAT(message_of([&] { TokenCache::open_or_build(request({folder_ / "empty.txt"})); }),
               HasSubstr("empty.txt is empty"));
   EXPECT_THAT(message_of([&] { TokenCache::open_or_build(request({folder_ / "t"})); }),
-              HasSubstr("all 1 files are empty or without text"));
+              HasSubstr("/t/none.txt is empty or without text"));
   auto asked = request({folder_ / "a.txt"});
   asked.folder = folder_ / "a.txt/cache";  // below a file: no user can write there
   EXPECT_THAT(message_of([&] { TokenCache::open_or_build(asked); }),
