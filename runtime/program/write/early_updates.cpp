@@ -41,13 +41,24 @@ std::int64_t early_elems(const StepShape& shape, const std::vector<Chunk>& chunk
              : balanced_elems(shape, chunks);
 }
 
+// Whether the group's gradients can be complete before the step's last backward, which is that of
+// the first unit.
+bool may_be_early(const StepShape& shape, int g) {
+  const std::vector<int>& last = shape.units.front().groups;
+  return may_speculate(shape, g) && std::find(last.begin(), last.end(), g) == last.end();
+}
+
 }  // namespace
 
 EarlyUpdates::EarlyUpdates(ProgramBuilder& builder, const StepShape& shape, ChunkRing& ring)
     : builder_(builder),
       shape_(shape),
       ring_(ring),
-      elems_left_(ring.speculates() ? early_elems(shape, builder.program().chunks) : 0) {}
+      most_elems_(ring.speculates() ? early_elems(shape, builder.program().chunks) : 0) {
+  for (const Chunk& chunk : builder.program().chunks) {
+    if (may_be_early(shape, chunk.group)) elems_ += chunk.elems;
+  }
+}
 
 OpId EarlyUpdates::emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits,
                         std::int64_t bytes) {
@@ -58,11 +69,17 @@ OpId EarlyUpdates::emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits,
 
 // Skips the first chunks: they stay in the ring for the next program and are not read twice.
 void EarlyUpdates::select(const GradFlow::Summed& summed) {
-  if (!may_speculate(shape_, summed.group)) return;
-  const int first = std::max(ring_.begin_of(summed.group), builder_.program().chunks_ahead);
-  for (int c = first; c < ring_.end_of(summed.group); ++c) {
-    if (ring_.chunk(c).elems > elems_left_) return;
-    elems_left_ -= ring_.chunk(c).elems;
+  if (!may_be_early(shape_, summed.group)) return;
+  const int begin = ring_.begin_of(summed.group);
+  const int end = ring_.end_of(summed.group);
+  for (int c = begin; c < end; ++c) elems_seen_ += ring_.chunk(c).elems;
+  const double share = static_cast<double>(most_elems_) / static_cast<double>(elems_);
+  const double due = std::min(share, 1.0) * static_cast<double>(elems_seen_);
+  for (int c = std::max(begin, builder_.program().chunks_ahead); c < end; ++c) {
+    const std::int64_t elems = ring_.chunk(c).elems;
+    const bool is_due = static_cast<double>(elems_taken_) < due;
+    if (!is_due || elems_taken_ + elems > most_elems_) return;
+    elems_taken_ += elems;
     selected_.push_back({c, summed.by});
   }
 }

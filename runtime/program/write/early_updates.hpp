@@ -29,7 +29,9 @@ class EarlyUpdates {
  public:
   EarlyUpdates(ProgramBuilder& builder, const StepShape& shape, ChunkRing& ring);
 
-  // Selects chunks of a group whose gradients are complete.
+  // Selects chunks of a group whose gradients are complete. Where not all can be selected, each
+  // group gives the same share, its first chunks. So the deferred updates of the next program are
+  // spread over its forward, and the forward behind the last of them is short.
   void select(const GradFlow::Summed& summed);
   // Writes the updates of the selected chunks. The writes to the disk wait for `may_overwrite`
   // (-1: for nothing).
@@ -57,7 +59,10 @@ class EarlyUpdates {
   std::vector<Early> selected_;  // in the order in which their gradients become complete
   std::size_t next_read_ = 0;
   std::size_t next_update_ = 0;
-  std::int64_t elems_left_ = 0;
+  std::int64_t most_elems_ = 0;   // to select
+  std::int64_t elems_ = 0;        // of the groups that may be selected from
+  std::int64_t elems_seen_ = 0;   // of those whose gradients are complete
+  std::int64_t elems_taken_ = 0;  // of the selected chunks
 };
 
 }  // namespace sluice

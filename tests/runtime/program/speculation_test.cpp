@@ -83,6 +83,32 @@ TEST(Speculation, OnTheHostTakesAllThatIsComplete) {
   }
 }
 
+// Updates that are left to the next forward are spread over it.
+TEST(Speculation, EachGroupGivesTheSameShareOfAShortRoom) {
+  for (const Tier optimizer : kOffDevice) {
+    ShapeChoice choice = early_gradients(true, optimizer);
+    choice.layer_major = true;
+    choice.placement.chunk_elems = 64;
+    choice.placement.speculation_room_bytes = 12 * 64 * 90;
+    std::map<int, std::pair<int, int>> early;  // by group: early chunks, chunks
+    for (const Chunk& chunk : write_train_step(make_shape(choice)).chunks) {
+      auto& [taken, all] = early[chunk.group];
+      EXPECT_TRUE(!chunk.speculated || taken == all) << "early after deferred chunks";
+      taken += chunk.speculated ? 1 : 0;
+      ++all;
+    }
+    double least = 1;
+    double most = 0;
+    for (const int group : {4, 5, 6, 7}) {  // complete before the disk's last quarter, too
+      const double share = static_cast<double>(early[group].first) / early[group].second;
+      least = std::min(least, share);
+      most = std::max(most, share);
+    }
+    EXPECT_GT(least, 0.2);
+    EXPECT_LT(most - least, 0.06) << name_of(optimizer);
+  }
+}
+
 // Two thirds of a step are backward; its share of the disk's work is no more.
 TEST(Speculation, LeavesTheForwardItsShare) {
   for (const bool recompute : {false, true}) {
