@@ -100,7 +100,10 @@ void ComputeOps::loss_head(const Op& op) {
     } else {
       run_.loss_sum += loss;
     }
-    if (op.save) look_at(flight.gradient);
+    if (op.save) {
+      look_at(flight.gradient);
+      look_at_grads(op);
+    }
     finish_gradient(op);
   }
   input.reset();
