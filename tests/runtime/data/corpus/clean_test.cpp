@@ -244,6 +244,17 @@ TEST_F(Clean, ARowOfParquetIsALine) {
                         "\", \"row\": 3, \"error\": \"the value of 'text' is not a string\"}, "
                         "\"id\":3,\"text\":null}\n"));
   EXPECT_EQ(counts.at("bytes"), one.files[0].file.size_bytes);
+  one.folder = folder_ / "none";
+  const auto fault = [&](const std::string& key, const std::string& found) {
+    one.keys.text = key;
+    EXPECT_EQ(message_of<IoError>([&] { (void)clean_corpus(one); }),
+              "data: no document of the file has a text; " + (folder_ / "rows/a.parquet") +
+                  ", row 1: " + found +
+                  "; data.json_key (of a command: --json-key) names the key of the text");
+  };
+  fault("content", "no key 'content' (its keys: id, text)");
+  fault("id", "the value of 'id' is a number, not a string (other keys: text)");
+  EXPECT_FALSE(std::filesystem::exists(one.folder));
 }
 
 }  // namespace
