@@ -38,7 +38,7 @@ def main():
                     print(f"{name}: exit code {answer.code}:\n{training.tail(answer.text)}")
                     return 1
                 times[choice] += [step["step_ms"] for step in answer.steps[WARM:]]
-            print(f"{name}: " + ", ".join(f"{choice} {statistics.median(t):.1f} ms" for choice, t in times.items()), flush=True)
+            print(f"{name}: " + ", ".join(f"{choice} {statistics.median(t):.2f} ms" for choice, t in times.items()), flush=True)
     return 0
 
 

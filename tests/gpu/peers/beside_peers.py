@@ -3,9 +3,9 @@
 
 Usage: beside_peers.py --python PYTHON [--only TEXT] [--sluice PROGRAM] [--libraries FOLDER]
 
-PYTHON has torch 2.11, transformers and deepspeed (python3 -m venv peers && peers/bin/pip install torch==2.11.0 transformers
-deepspeed).  Prints a Markdown table; each group of rows is one model and micro-batch.  Memory, launches and waits are exact.
-Times are the host's alone, the median of the later steps: compare them within one run of this script.
+PYTHON has torch 2.11, transformers 5.24 and deepspeed (docs/benchmarks.md has the line of pip).  Prints a Markdown table; each
+group of rows is one model and micro-batch.  Memory, launches and waits are exact.  Times are the host's alone, the median of the
+later steps: compare them within one run of this script.
 """
 import argparse
 import json
@@ -56,7 +56,7 @@ TABLE = [
 def figures(reports, seconds):
     """A step's figures from the reports of the short and the long run, and the long run's times."""
     few, many = map(ceilings_test.totals, reports)
-    per_step = {key: (many[key] - few[key]) / (STEPS[1] - STEPS[0]) for key in ("launches", "host_waits")}
+    per_step = {key: (many[key] - few[key]) / (STEPS[1] - STEPS[0]) for key in ("launches", "graph_launches", "host_waits")}
     peak = max(report["device_peak_bytes"] for report in reports)
     return {"device": peak, "milliseconds": 1e3 * statistics.median(seconds[2:]), **per_step}
 
@@ -66,7 +66,7 @@ def peer(args, model, micro_batch, row):
     for steps in STEPS:
         with tempfile.TemporaryDirectory(prefix="sluice-peer-") as folder:
             command = [args.python, HERE / "peer_step.py", "--peer", row.who, "--model", row.model, "--shape", json.dumps(model),
-                       "--micro-batch", micro_batch, "--steps", steps, "--stage", row.stage]
+                       "--micro-batch", micro_batch, "--steps", steps, "--stage", row.stage, "--no-numbers"]
             command += ["--optimizer-on-host"] * row.on_host + ["--recompute"] * row.recomputed
             done = subprocess.run(list(map(str, command)), env=null_gpu.environment(args.libraries, report=folder), check=False,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -93,8 +93,10 @@ def sluice(place, model, micro_batch, row):
 
 def line(who, row, figure, peer_bytes=None):
     share = f"{figure['device'] / peer_bytes:.2f}" if peer_bytes else ""
-    return (f"| {who} | {row.mode()} | {figure['device'] / 2**30:.2f} | {share} | {figure['launches']:.0f} | {figure['host_waits']:.0f} "
-            f"| {figure['milliseconds']:.0f} |")
+    launches, graphs, ms = f"{figure['launches']:.0f}", figure["graph_launches"], figure["milliseconds"]
+    launches += " and a graph" if graphs == 1 else f" and {graphs:.0f} graphs" if graphs else ""
+    return (f"| {who} | {row.mode()} | {figure['device'] / 2**30:.2f} | {share} | {launches} | {figure['host_waits']:.0f} "
+            f"| {ms:.{1 if ms < 10 else 0}f} |")
 
 
 def main():
