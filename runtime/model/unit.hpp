@@ -143,7 +143,8 @@ class LossHead {
   [[nodiscard]] virtual std::int64_t scratch_bytes(std::int64_t rows, DType dtype) const = 0;
   // Sum of the losses over all positions. targets: [B, S] int64. With a sink also computes the
   // gradients of (sum x factor) by the parameters and, in grad_input, by the input. scratch:
-  // uint8.
+  // uint8; undefined: the head takes it behind its result, which outlives it. The freed scratch
+  // then merges with the free memory behind it.
   virtual LossSum loss(std::span<const at::Tensor> params, const at::Tensor& input,
                        const at::Tensor& targets, LossFactor factor, const at::Tensor& scratch,
                        GradSink* sink, at::Tensor* grad_input) = 0;

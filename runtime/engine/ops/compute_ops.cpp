@@ -38,10 +38,7 @@ void ComputeOps::begin_program() {
 }
 
 void ComputeOps::bind(const Buffer& buffer, const at::Tensor& bytes) {
-  if (buffer.tag == Tag::kLossHead) {
-    scratch_ = bytes;
-    scratch_bytes_ = buffer.bytes;
-  }
+  if (buffer.tag == Tag::kLossHead) scratch_ = bytes;
   if (buffer.tag == Tag::kKvCache) {
     nth(caches_, buffer.unit) = bytes.view(scalar_type(setup_.shape().dtype)).view({1, -1});
   }
@@ -94,7 +91,7 @@ void ComputeOps::loss_head(const Op& op) {
     const LossSum loss =
         head.loss(params, input, flight.targets,
                   {run_.loss_factor(setup_.tokens_of_step()), run_.training() ? scalars_ : nullptr},
-                  scratch(), op.save ? &sink : nullptr, op.save ? &flight.gradient : nullptr);
+                  scratch_, op.save ? &sink : nullptr, op.save ? &flight.gradient : nullptr);
     if (run_.training() && losses_.defined()) {
       loss.write_to(losses_.select(0, op.micro_batch));
     } else {
@@ -143,11 +140,6 @@ void ComputeOps::backward_weights(const Op& op) {
   const std::unique_ptr<Deferred> deferred = std::move(flight.deferred[u]);
   deferred->run(sink);
   look_at_grads(op);
-}
-
-at::Tensor ComputeOps::scratch() const {
-  if (scratch_.defined()) return scratch_;
-  return empty_tensor({scratch_bytes_}, c10::ScalarType::Byte, setup_.device);
 }
 
 // The units before a frozen model's first trained one have no backward. A message to another stage

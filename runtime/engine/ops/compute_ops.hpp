@@ -45,7 +45,6 @@ class ComputeOps {
 
  private:
   [[nodiscard]] UnitCall call_of(const Op& op) const;
-  [[nodiscard]] at::Tensor scratch() const;
   void finish_gradient(const Op& op);
   void open_grads(const Op& op);
   void look_at(const at::Tensor& value);
@@ -57,8 +56,7 @@ class ComputeOps {
   GroupStore& store_;
   BatchOps& batches_;
   const cuda::StepScalars* const scalars_;
-  at::Tensor scratch_;  // the loss head's slot; undefined: taken while the head runs
-  std::int64_t scratch_bytes_ = 0;
+  at::Tensor scratch_;      // the loss head's slot; undefined: the head takes its own while it runs
   at::Tensor losses_;       // fp64, of a training step's micro-batches on a GPU; else undefined
   at::Tensor read_losses_;  // the same in registered memory
   at::Tensor logits_;

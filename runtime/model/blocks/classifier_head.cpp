@@ -35,7 +35,7 @@ class ClassifierHead final : public LossHead {
   }
 
   LossSum loss(std::span<const at::Tensor> params, const at::Tensor& input,
-               const at::Tensor& targets, LossFactor factor, const at::Tensor& scratch,
+               const at::Tensor& targets, LossFactor factor, const at::Tensor& given_scratch,
                GradSink* sink, at::Tensor* grad_input) override {
     const c10::AutoGradMode no_graph(false);
     const std::int64_t batch = input.size(0);
@@ -54,6 +54,7 @@ class ClassifierHead final : public LossHead {
     TensorGroup::Started summing;
     const std::int64_t N = h_NH.size(0);
     const at::Tensor losses_N = losses_of(h_NH);
+    const at::Tensor scratch = given_scratch.defined() ? given_scratch : scratch_of(h_NH);
     const std::int64_t step = products_.chunk_rows(dtype_of(h_NH));
     std::int64_t next = 0;
     for (std::int64_t row = 0; row < N; row = next) {
@@ -134,6 +135,11 @@ class ClassifierHead final : public LossHead {
   [[nodiscard]] at::Tensor losses_of(const at::Tensor& h_NH) const {
     if (!options_.on_gpu) return {};
     return empty_tensor({h_NH.size(0)}, c10::ScalarType::Float, h_NH.device());
+  }
+
+  [[nodiscard]] at::Tensor scratch_of(const at::Tensor& h_NH) const {
+    return empty_tensor({scratch_bytes(h_NH.size(0), dtype_of(h_NH))}, c10::ScalarType::Byte,
+                        h_NH.device());
   }
 
   // Sum of the losses; 0 on a GPU, which writes the losses of rows. The gradient replaces the

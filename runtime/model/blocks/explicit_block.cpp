@@ -91,11 +91,7 @@ class ExplicitBlock final : public Unit {
     const Tensor x_MH = rows(input);
     auto kept = std::make_unique<Kept>();
     Measured h_MH = attention_half(run, x_MH, *kept, saved != nullptr);
-    if (saved == nullptr) {
-      kept->attention = {};
-    } else {
-      kept->up_NU = matrix_like(x_MH, run.batch() * run.seq(), up_columns());
-    }
+    if (saved == nullptr) kept->attention = {};
     const Tensor y_MH = mlp(run, *kept, std::move(h_MH));
     if (saved != nullptr) *saved = std::move(kept);
     return y_MH.view(input.sizes());
@@ -186,18 +182,28 @@ class ExplicitBlock final : public Unit {
     turn(run, kept.qkv_NE, false);
     kept.attention = attention(run, kept.qkv_NE);
     if (!keeps) kept.qkv_NE.reset();
-    Measured y_MH = end_attention_half(run, x_MH, std::exchange(h_NH, {}).tensor, kept);
-    if (options_.recompute_attention) kept.attention = {};
+    const bool drops = options_.recompute_attention;
+    Measured y_MH =
+        end_attention_half(run, x_MH, std::exchange(h_NH, {}).tensor, kept, keeps && !drops);
+    if (drops) kept.attention = {};
+    if (keeps && drops) kept.up_NU = new_up(run, x_MH);
     return y_MH;
   }
 
-  // h_NH: memory for r, or for the rank's part of the branch.
-  Measured end_attention_half(const BlockCall& run, const Tensor& x_MH, Tensor h_NH,
-                              Kept& kept) const {
+  Tensor new_up(const BlockCall& run, const Tensor& x_MH) const {
+    return matrix_like(x_MH, run.batch() * run.seq(), up_columns());
+  }
+
+  // h_NH: memory for r, or for the rank's part of the branch. takes_up: kept.up_NU is taken before
+  // the norm's output. Both live at once, and the output dies first: its memory then merges with
+  // the free memory behind it.
+  Measured end_attention_half(const BlockCall& run, const Tensor& x_MH, Tensor h_NH, Kept& kept,
+                              bool takes_up) const {
     const Tensor out_NA = tokens(kept.attention.out);
     const DropoutPlace dropout = run.dropout(1, 0);
     if (!group_) {
       kept.r_MH = std::move(h_NH);
+      if (takes_up) kept.up_NU = new_up(run, x_MH);
       return normed_residual_linear(kept.r_MH,
                                     {x_MH, out_NA, run[at_.out], run[at_.out_bias], dropout},
                                     run.norm(at_.norm2, kept.r_MH));
@@ -205,6 +211,7 @@ class ExplicitBlock final : public Unit {
     linear(h_NH, out_NA, run[at_.out], {});
     kept.r_MH = run.end_branch(h_NH, {x_MH, run[at_.out_bias], dropout});
     h_NH.reset();
+    if (takes_up) kept.up_NU = new_up(run, x_MH);
     Measured y_MH = to_measure(like(kept.r_MH));
     run.norm(at_.norm2, kept.r_MH).forward(y_MH);
     return y_MH;
@@ -245,7 +252,6 @@ class ExplicitBlock final : public Unit {
     const Measured h_NH = run.whole_rows(attention_half(run, x_MH, *kept, true));
     const std::int64_t N = h_NH.tensor.size(0);
     const std::int64_t step = chunk_rows(h_NH.tensor);
-    kept->up_NU = matrix_like(x_MH, N, up_columns());
     // In the chunks of mlp(): the values of an FP8 product depend on its rows.
     for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, x_MH.is_meta())) {
       const std::int64_t n = std::min(step, N - row);

@@ -332,15 +332,16 @@ void StepWriter::write_end() {
 }
 
 // A GPU's scratch has many rows. Without slots of the same size beside it in the arena it is taken
-// only while the head runs, so that a backward's temporaries use the memory too. On the host it is
-// small, and a slot costs no pages that the system has to make again.
+// only while the head runs, so that a backward's temporaries use the memory too. Where both forms
+// have one peak, that memory lets large temporaries find a hole. On the host the scratch is small,
+// and a slot costs no pages that the system has to make again.
 Program write_smaller(const StepShape& shape, Kind kind) {
   if (!shape.on_gpu) return StepWriter(shape, {kind, HeadScratch::kSlot}).write();
   Program taken = StepWriter(shape, {kind, HeadScratch::kTaken}).write();
   if (kind == Kind::kEvaluate && !shape.frozen) return taken;  // the arena is the training's
   Program slot = StepWriter(shape, {kind, HeadScratch::kSlot}).write();
   const auto peak = [](const Program& program) { return add_up(program, Tier::kDevice).peak(); };
-  return peak(taken) < peak(slot) ? taken : slot;
+  return peak(taken) <= peak(slot) ? taken : slot;
 }
 
 // Speculative updates on the host have the room that the budget leaves. Their operations need some

@@ -148,9 +148,10 @@ bool has_head_slot(const Program& program) {
   });
 }
 
-// Both occur: a slot costs nothing where gathered parameters leave room in the arena.
-TEST(MemoryModel, AGpusLossHeadTakesItsScratchWhereThatIsSmaller) {
-  int slots = 0, taken = 0;
+// All occur: a slot needs less where gathered parameters leave room in the arena. A scratch that is
+// taken at the same peak leaves memory for large temporaries.
+TEST(MemoryModel, AGpusLossHeadTakesItsScratchUnlessASlotIsSmaller) {
+  int slots = 0, smaller = 0, equal = 0;
   for_each_choice([&](const ShapeChoice& choice) {
     StepShape shape = make_shape(choice);
     const Program on_host = write_train_step(shape);
@@ -162,13 +163,14 @@ TEST(MemoryModel, AGpusLossHeadTakesItsScratchWhereThatIsSmaller) {
       ++slots;
       ASSERT_EQ(saved, 0) << name_of(choice);
     } else {
-      ++taken;
-      ASSERT_GT(saved, 0) << name_of(choice);
+      ++(saved > 0 ? smaller : equal);
+      ASSERT_GE(saved, 0) << name_of(choice);
     }
     ASSERT_FALSE(has_head_slot(write_eval_step(shape))) << name_of(choice);
   });
   EXPECT_GT(slots, 0);
-  EXPECT_GT(taken, 0);
+  EXPECT_GT(smaller, 0);
+  EXPECT_GT(equal, 0);
 }
 
 TEST(MemoryModel, AnEmptyProgramHoldsItsPersistentBytes) {
