@@ -82,7 +82,9 @@ void use_own_stream(c10::DeviceIndex device) {
 
 // Settings of libtorch's allocator under which a run takes other memory than its plan. The memory
 // of a step is reserved as one segment (reserve_bytes), which max_split_size_mb would not let the
-// allocator divide, so a step would take all its memory a second time.
+// allocator divide, so a step would take all its memory a second time. Expandable segments map
+// large tensors by pages of 20 MiB for each pool and stream, which no plan counts. They keep freed
+// neighbours together, as the one segment does.
 void check_allocator_settings() {
   using Settings = c10::CachingAllocator::AcceleratorAllocatorConfig;
   const std::string backend = c10::cuda::CUDACachingAllocator::name();
@@ -91,6 +93,7 @@ void check_allocator_settings() {
   if (Settings::max_split_size() != std::numeric_limits<std::size_t>::max()) {
     setting = "max_split_size_mb";
   }
+  if (Settings::use_expandable_segments()) setting = "expandable_segments:True";
   if (setting.empty()) return;
   throw ConfigError("libtorch's allocator is set to " + setting +
                     ", which Sluice's memory plan does not allow; leave it out of "

@@ -311,6 +311,7 @@ def check_allocator_settings(place):
     """Settings of libtorch's allocator under which a plan or a recorded step would be wrong."""
     found = []
     for name, setting, words in (("split", "max_split_size_mb:128", "set to max_split_size_mb"),
+                                 ("expandable", "expandable_segments:True", "set to expandable_segments:True"),
                                  ("backend", "backend:cudaMallocAsync", "set to backend:cudaMallocAsync")):
         answer = place.train(f"allocator-{name}", MODELS["llama"], {}, variables={"PYTORCH_CUDA_ALLOC_CONF": setting})
         found += [f"{name}: {what}" for what in refusal_problems(answer, words)]
