@@ -187,7 +187,8 @@ CoreShare share_of_cores(std::span<const int> node_of_core, int local_rank, int 
     by_node = share && share->count >= even;
   }
   // All ranks take the same number, so that none waits for one with fewer.
-  if (by_node) return {share_by_node(node_sizes, rank, ranks)->first, even};
+  const auto share = by_node ? share_by_node(node_sizes, rank, ranks) : std::nullopt;
+  if (share) return {share->first, even};
   return {rank * even, even};
 }
 

@@ -140,7 +140,7 @@ void RunReport::step_done(StepRecord& record, const CountedTiers& counted) {
   }
   metrics_->write(record);
   if (events_) events_->write(record);
-  summary_->add(record);
+  if (summary_) summary_->add(record);
   if (mlflow_) mlflow_->write(record);
   eta_.add(record.step_ms);
   if (!record.skipped) trend_.add(record.loss);

@@ -46,6 +46,7 @@ std::string micro_batches(std::int64_t count) {
 
 void sizes_of_world(DeepSpeedMapping& mapping) {
   const BatchSizes& batch = mapping.config().batch;
+  if (!batch.micro || !batch.accumulation || !batch.global) return;  // the file has errors
   const std::string micro = std::to_string(*batch.micro);
   if (mapping.is_written(kMicro)) {
     mapping.set_from(kMicro, "train.micro_batch", micro, std::string(kMicro) + " " + micro);

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "configs/migrate/hjson_reader.hpp"
 #include "configs/migrate/peers/peer_map.hpp"
@@ -16,7 +17,9 @@ namespace sluice::migrate {
 // type is the key's.
 class TorchtitanValues {
  public:
-  void put(std::string_view path, HjsonNode value) { values_[std::string(path)] = value; }
+  void put(std::string_view path, HjsonNode value) {
+    values_[std::string(path)] = std::move(value);
+  }
   void mark_written(std::string_view path) { written_[std::string(path)] = true; }
   [[nodiscard]] bool is_written(std::string_view path) const;
   [[nodiscard]] bool flag(std::string_view path) const { return at(path).boolean; }

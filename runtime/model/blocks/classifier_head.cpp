@@ -107,7 +107,8 @@ class ClassifierHead final : public LossHead {
   [[nodiscard]] bool sequence() const { return group_ && group_->sequence(); }
 
   at::Tensor whole_rows(at::Tensor h_MH, std::int64_t batch) const {
-    return sequence() ? group_->whole(h_MH.contiguous(), batch).finish() : h_MH;
+    if (!sequence()) return h_MH;
+    return group_->whole(h_MH.contiguous(), batch).finish();
   }
 
   // [B, H] of one position, which with sequence parallelism one of the ranks has.

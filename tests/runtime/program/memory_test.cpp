@@ -52,7 +52,7 @@ TEST(MemoryModel, PersistentBytesAreTheTableOfStages) {
 TEST(MemoryModel, Stage0TakesSixteenBytesAParameterAndEighteenInBf16) {
   for (const int dp : {1, 2, 4}) {
     for (const auto& [dtype, bytes] : {std::pair{DType::kFloat32, 16}, {DType::kBFloat16, 18}}) {
-      const auto per_param = [&](int stage) {
+      const auto per_param = [dp = dp, dtype = dtype](int stage) {
         const StepShape shape = make_shape({.stage = stage, .dp = dp, .dtype = dtype});
         std::int64_t full = 0;
         for (const GroupShape& g : shape.groups) full += g.elems;

@@ -11,7 +11,6 @@ namespace sluice {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 StepRecord step_record(std::int64_t step, double step_ms, double mfu) {
   StepRecord record;
