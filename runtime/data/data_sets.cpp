@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "runtime/data/chat/conversation_sets.hpp"
@@ -29,8 +30,7 @@ void log_unread(const TokenCacheRequest& request) {
       throw IoError(file.key + ": " + file.path + " is empty", file.path);
     }
   }
-  const std::size_t count = request.files.size();
-  log_info("data: " + std::to_string(count) + (count == 1 ? " file" : " files") + " of text, " +
+  log_info("data: " + counted(std::ssize(request.files), "file") + " of text, " +
            format_bytes(bytes_of(request.files)) +
            "; not read, the run tokenises them at its start");
 }

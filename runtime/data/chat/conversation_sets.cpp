@@ -113,9 +113,8 @@ class ConversationOpener {
 
  private:
   static void log_unread(const std::string& key, const std::vector<TextFile>& files) {
-    log_info(key + ": " + std::to_string(files.size()) + (files.size() == 1 ? " file" : " files") +
-             " of conversations, " + format_bytes(bytes_of(files)) +
-             "; not read, the run tokenises them at its start");
+    log_info(key + ": " + counted(std::ssize(files), "file") + " of conversations, " +
+             format_bytes(bytes_of(files)) + "; not read, the run tokenises them at its start");
   }
 
   static void tell(const std::string& about, const ConversationCache& cache) {

@@ -8,10 +8,9 @@
 namespace sluice {
 namespace {
 
-// Bytes per element that a chunk's deferred update reads from the disk if its speculative update
-// was kept: the master weights, unless the parameters on NVMe are written already.
+// On NVMe: bytes per element that a chunk's deferred update reads from the disk if its speculative
+// update was kept: the master weights, unless the parameters on NVMe are written already.
 std::int64_t kept_read_bytes(const StepShape& shape, int g) {
-  if (shape.placement.optimizer != Tier::kNvme) return 0;
   return writes_params_early(shape, g) ? 0 : 4;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "runtime/observe/best_validation.hpp"
 #include "runtime/observe/terminal.hpp"
 
@@ -88,7 +89,7 @@ std::string files_of_run(const std::string& output_dir, int world) {
     text += (text.empty() ? "" : " ") + name;
   }
   if (logs < 2) return text;
-  return text + " (and " + std::to_string(logs - 1) + " more rank log" + (logs == 2 ? ")" : "s)");
+  return text + " (and " + counted(static_cast<std::int64_t>(logs - 1), "more rank log") + ")";
 }
 
 void RunSummary::add(const StepRecord& record) {
