@@ -317,12 +317,15 @@ class Search {
     }
   }
 
-  // Plans each suggestion in full, except with very many micro-batches, whose program takes
-  // minutes. Drops a suggestion that does not fit after all while another one fits.
+  // Plans more than are suggested in full, because evaluations may be out by a tenth of a step:
+  // except with very many micro-batches, whose program takes minutes. Drops a suggestion that does
+  // not fit after all while another one fits.
   void finish() {
     constexpr std::int64_t kMostWritten = 4096;  // micro-batches
+    constexpr std::size_t kMore = 8;
+    const auto most = static_cast<std::size_t>(limits_.most);
     result_.candidates += static_cast<int>(further_.size());
-    if (std::ssize(found_) > limits_.most) found_.resize(static_cast<std::size_t>(limits_.most));
+    if (found_.size() > most + kMore) found_.resize(most + kMore);
     std::vector<Suggestion>& all = result_.suggestions;
     for (const Found& found : found_) {
       const EngineOptions& options = found.candidate->options;
@@ -341,6 +344,7 @@ class Search {
       all.erase(all.begin() + 1, all.end());
     }
     std::ranges::stable_sort(all, {}, [](const Suggestion& s) { return s.plan.time.step_s; });
+    if (all.size() > most) all.erase(all.begin() + static_cast<std::ptrdiff_t>(most), all.end());
   }
 
   Planner& planner_;
