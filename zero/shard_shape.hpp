@@ -46,7 +46,7 @@ struct Placement {
   int chunk_slots = 4;                               // slots of the ring
   // With states off-device: speculative updates of chunks whose gradients are complete early.
   bool speculate = false;
-  // With states on the host: most bytes of the second places of such chunks.
+  // Most bytes on the host of the second places of such chunks.
   std::int64_t speculation_room_bytes = std::numeric_limits<std::int64_t>::max();
   // States on NVMe are an image: each step writes the other place and commits it.
   bool image = false;
@@ -153,7 +153,7 @@ struct ShardShape {
 [[nodiscard]] inline std::int64_t moments_of(const ShardShape& shape) {
   return static_cast<std::int64_t>(rule_of(shape.optimizer).moments);
 }
-// Bytes of off-device master weights and moments, per element.
+// Bytes of whole off-device master weights and moments, per element.
 [[nodiscard]] inline std::int64_t away_state_bytes(const ShardShape& shape) {
   return 4 + moments_of(shape) * size_of(shape.placement.moments_dtype);
 }
@@ -162,6 +162,17 @@ struct ShardShape {
 [[nodiscard]] inline double adamw_updates(const ShardShape& shape, double elems) {
   const auto moved = static_cast<double>(rule_of(shape.optimizer).moved_bytes());
   return elems * (moved / static_cast<double>(rule_of(OptimizerType::kAdamW).moved_bytes()));
+}
+// The group's bf16 parameters on the host are the high part of its master weights, whose low 16
+// bits (StateArray::kRemainder) are all that the optimizer's tier keeps beside them. Not with an
+// image, which must hold whole master weights.
+[[nodiscard]] constexpr bool keeps_remainders(const ShardShape& shape, int g) {
+  return shape.dtype == DType::kBFloat16 && shape.placement.optimizer != Tier::kDevice &&
+         parameter_tier(shape, g) == Tier::kHost && !is_frozen(shape, g) && !shape.placement.image;
+}
+// Bytes of the group's off-device master weights, or remainders, and moments, per element.
+[[nodiscard]] inline std::int64_t away_state_bytes(const ShardShape& shape, int g) {
+  return away_state_bytes(shape) - (keeps_remainders(shape, g) ? 2 : 0);
 }
 // A speculative update writes the group's new parameters to their second place on NVMe.
 [[nodiscard]] constexpr bool has_second_params(const ShardShape& shape, int g) {
@@ -179,10 +190,10 @@ struct ShardShape {
   return has_second_params(shape, g) || replaces_params_early(shape, g);
 }
 // Bytes per element that the host moves for a deferred update after a kept speculative update: it
-// only makes 16-bit parameters from the master weights.
+// only makes 16-bit parameters, from the master weights or from their second place.
 [[nodiscard]] constexpr std::int64_t kept_update_bytes(const ShardShape& shape, int g) {
   const bool makes = shape.dtype != DType::kFloat32 && !writes_params_early(shape, g);
-  return makes ? 4 + size_of(shape.dtype) : 0;
+  return makes ? (keeps_remainders(shape, g) ? 2 : 4) + size_of(shape.dtype) : 0;
 }
 // fp32 parameters are their own master weights if both are on one tier.
 [[nodiscard]] constexpr bool params_are_master(const ShardShape& shape, int g) {

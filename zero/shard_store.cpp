@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/index.hpp"
 #include "kernels/cpu/cast.hpp"
+#include "kernels/cpu/update/remainder.hpp"
 
 namespace sluice {
 namespace {
@@ -21,6 +22,24 @@ void in_pieces(const StateRow& row, std::int64_t elems, F&& f) {
       static_cast<std::size_t>(std::min(elems, kStagedElems) * row.element_bytes));
   for (std::int64_t first = 0; first < elems; first += kStagedElems) {
     f(first, std::min(kStagedElems, elems - first), staging.data());
+  }
+}
+
+// `n` elements of the row, from fp32.
+void narrow(const StateRow& row, std::byte* to, const float* from, std::int64_t n) {
+  if (row.array == StateArray::kRemainder) {
+    take_remainders(reinterpret_cast<std::uint16_t*>(to), from, n);
+  } else {
+    convert(to, row.dtype, from, DType::kFloat32, n);
+  }
+}
+
+// Remainders are added to the weights that `to` has.
+void widen(const StateRow& row, float* to, const std::byte* from, std::int64_t n) {
+  if (row.array == StateArray::kRemainder) {
+    add_remainders(to, reinterpret_cast<const std::uint16_t*>(from), n);
+  } else {
+    convert(to, DType::kFloat32, from, row.dtype, n);
   }
 }
 
@@ -136,6 +155,7 @@ std::span<std::byte> ShardStore::block(StateArray array) const {
 }
 
 bool ShardStore::uses_second(const StateRow& row, std::int64_t chunk) const {
+  if (row.array == StateArray::kParameterShard && row.tier == Tier::kHost) return false;
   return row.tier == Tier::kHost ? nth(nth(host_places_, row.group), chunk) != 0 : place_ != 0;
 }
 
@@ -198,14 +218,14 @@ void ShardStore::get(RowId id, std::int64_t begin, std::span<float> values) {
     float* to = values.data();
     for (const Run& run : runs_of(id, begin, elems, At::kCurrent)) {
       const std::int64_t count = run.bytes / r.element_bytes;
-      convert(std::exchange(to, to + count), DType::kFloat32, memory(id, run), r.dtype, count);
+      widen(r, std::exchange(to, to + count), memory(id, run), count);
     }
-  } else if (r.dtype == DType::kFloat32) {
+  } else if (r.element_bytes == sizeof(float)) {
     read(id, begin, elems, values.data()).wait();
   } else {
     in_pieces(r, elems, [&](std::int64_t first, std::int64_t count, std::byte* staging) {
       read(id, begin + first, count, staging).wait();
-      convert(values.data() + first, DType::kFloat32, staging, r.dtype, count);
+      widen(r, values.data() + first, staging, count);
     });
   }
 }
@@ -219,17 +239,17 @@ void ShardStore::put(RowId id, std::int64_t begin, std::span<const float> values
     const float* from = values.data();
     for (const Run& run : runs_of(id, begin, elems, At::kCurrent)) {
       const std::int64_t count = run.bytes / r.element_bytes;
-      convert(memory(id, run), r.dtype, std::exchange(from, from + count), DType::kFloat32, count);
+      narrow(r, memory(id, run), std::exchange(from, from + count), count);
     }
     return;
   }
   if (keeps_image_) nvme_->withdraw_image();
-  if (r.dtype == DType::kFloat32) {
+  if (r.element_bytes == sizeof(float)) {
     write(id, begin, elems, values.data()).wait();
     return;
   }
   in_pieces(r, elems, [&](std::int64_t first, std::int64_t count, std::byte* staging) {
-    convert(staging, r.dtype, values.data() + first, DType::kFloat32, count);
+    narrow(r, staging, values.data() + first, count);
     write(id, begin + first, count, staging).wait();
   });
 }

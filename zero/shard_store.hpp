@@ -71,6 +71,7 @@ class ShardStore {
   [[nodiscard]] Ticket write(RowId id, std::int64_t begin, std::int64_t elems, const void* from,
                              At at = At::kCurrent);
   // Blocking access in fp32 on either tier, with a few MiB of memory. put() rounds to nearest.
+  // Of remainders, put() takes those of master weights, and get() adds them to `values`: weights.
   void get(RowId id, std::int64_t begin, std::span<float> values);
   void put(RowId id, std::int64_t begin, std::span<const float> values);
 

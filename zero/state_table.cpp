@@ -80,7 +80,14 @@ class TableWriter {
     if (shape_.dtype != kWide) {
       add_state(g, StateKind::kMaster, Tier::kDevice, 0, on_device, kWide);
     }
-    if (!params_are_master(shape_, g)) {
+    if (keeps_remainders(shape_, g)) {
+      add({.array = StateArray::kRemainder,
+           .tag = Tag::kMaster,
+           .tier = tier,
+           .group = g,
+           .elems = off_device,
+           .element_bytes = 2});
+    } else if (!params_are_master(shape_, g)) {
       add_state(g, StateKind::kMaster, tier, on_device, off_device, kWide);
     }
     for (const StateKind moment : rule_of(shape_.optimizer).moment_kinds()) {
@@ -106,14 +113,16 @@ class TableWriter {
     }
   }
 
-  // Adds second places to the group's rows that updates write: on the host states, on NVMe
-  // parameters too.
+  // Adds second places to the group's rows that updates write: states, and parameters on NVMe or
+  // beside remainders.
   void add_second_place(const SecondPlace& place) {
     const Tier tier = shape_.placement.optimizer;
     for (StateRow& row : table_.rows) {
-      const bool updated = row.array == StateArray::kState ||
-                           (tier == Tier::kNvme && row.array == StateArray::kParameterShard);
-      if (row.group != place.group || row.tier != tier || !updated) continue;
+      const bool state = row.array == StateArray::kState || row.array == StateArray::kRemainder;
+      const bool params =
+          row.array == StateArray::kParameterShard &&
+          (has_second_params(shape_, row.group) || keeps_remainders(shape_, row.group));
+      if (row.group != place.group || !((state && row.tier == tier) || params)) continue;
       row.second_first = place.begin - row.first;
       row.second_elems = place.elems;
     }
@@ -275,6 +284,8 @@ std::string name_of(const StateRow& row, const std::string& group) {
       return group + ".params";
     case StateArray::kState:
       return group + "." + std::string(name_of(row.state));
+    case StateArray::kRemainder:
+      return group + ".remainder";
     case StateArray::kFullGradients:
       return group + ".full_grads";
     case StateArray::kGradientShard:

@@ -29,6 +29,7 @@ enum class StateArray {
   kFullParameters,  // resident groups: all elements, on the device
   kParameterShard,  // other groups: owned elements, on any tier; none if rounds_master
   kState,           // master weights or a moment (StateRow::state), on any tier
+  kRemainder,       // low 16 bits of master weights, off the device (keeps_remainders)
   kFullGradients,   // stages 0 and 1
   kGradientShard,   // reduced gradients of owned elements, one per stream
   // Of the rank.
@@ -57,8 +58,9 @@ struct StateRow {
   std::int64_t first = 0;
   std::int64_t element_bytes = 4;
   // Off-device, elements [second_first, second_first + second_elems) of the row have a second
-  // place; chunks take turns between the two (runtime/program/write/update_flow.hpp). On the host
-  // it follows the row in its block.
+  // place; chunks take turns between the two (runtime/program/write/update_flow.hpp), except chunks
+  // of parameters on the host: the first place is always the current one. On the host the second
+  // place follows the row in its block.
   std::int64_t second_first = 0;
   std::int64_t second_elems = 0;
   int block = -1;                 // index in StateTable::blocks; -1: on NVMe

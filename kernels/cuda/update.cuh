@@ -73,10 +73,20 @@ struct TypedPart {
     return all;
   }
 
+  // As kernels/cpu/update/update_span.hpp: no master weight lies between two bf16 values.
+  __device__ static float rounds_alike(float master) {
+    if constexpr (std::is_same_v<W, Bf16>) {
+      const std::uint32_t bits = bits_of(master);
+      return from_bits(bits - ((bits & 0x1ffffU) == 0x8000U ? 1U : 0U));
+    } else {
+      return master;
+    }
+  }
+
   __device__ void update(std::int64_t i, const typename Rule::Constants& c) const {
     float of[Rule::kMoments];
     for (int k = 0; k < Rule::kMoments; ++k) of[k] = moments[k][i];
-    const float p = Rule::update(master[i], of, widen(grad[i]), c);
+    const float p = rounds_alike(Rule::update(master[i], of, widen(grad[i]), c));
     for (int k = 0; k < Rule::kMoments; ++k) moments[k][i] = of[k];
     master[i] = p;
     if (out != nullptr) narrow(p, out + i);
@@ -91,7 +101,7 @@ struct TypedPart {
     for (int j = 0; j < kFour; ++j) {
       float one[Rule::kMoments];
       for (int k = 0; k < Rule::kMoments; ++k) one[k] = of[k][j];
-      p[j] = Rule::update(p[j], one, g[j], c);
+      p[j] = rounds_alike(Rule::update(p[j], one, g[j], c));
       for (int k = 0; k < Rule::kMoments; ++k) of[k][j] = one[k];
     }
     for (int k = 0; k < Rule::kMoments; ++k) store_four(of[k], moments[k] + i);
@@ -138,18 +148,15 @@ class UpdateLaunches {
                    "CUDA updates keep moments in fp32; offload.states_dtype is for moments on host "
                    "or NVMe");
     check_argument(span.master_out == nullptr, "CUDA updates change master weights in place");
-    // A span that writes no weights goes with every type of them.
-    const bool writes = span.weights_out != nullptr;
-    const bool alike = span.grad_dtype == grad_dtype_ &&
-                       (!writes || !writes_ || span.weights_dtype == weights_dtype_);
+    check_argument(span.remainders == nullptr, "CUDA updates read whole master weights");
+    const bool alike = span.grad_dtype == grad_dtype_ && span.weights_dtype == weights_dtype_;
     int set = set_of(constants);
     if (!alike || set == kSets || parts_.count == kUpdatesOfLaunch) {
       launch();
       set = 0;
     }
     grad_dtype_ = span.grad_dtype;
-    if (writes) weights_dtype_ = span.weights_dtype;
-    writes_ = writes_ || writes;
+    weights_dtype_ = span.weights_dtype;
     parts_.constants[set] = constants;
     parts_.sets = set < parts_.sets ? parts_.sets : set + 1;
     UpdatePart<Rule>& part = parts_.at[parts_.count++];
@@ -171,7 +178,6 @@ class UpdateLaunches {
     });
     check_launch(name_);
     parts_ = {};
-    writes_ = false;
   }
 
  private:
@@ -190,7 +196,6 @@ class UpdateLaunches {
   UpdateParts<Rule> parts_{};
   DType grad_dtype_ = DType::kFloat32;
   DType weights_dtype_ = DType::kFloat32;
-  bool writes_ = false;  // one of the spans writes weights, of weights_dtype_
   const StepClip* clip_;
   StreamRef stream_;
   const char* name_;

@@ -53,8 +53,8 @@ void add_updates(GroupState& state, const OptimizerOptions& options, const Updat
     }
     span.grad = bytes_of(state.grad_owned) + begin * size_of(grad_dtype);
     span.grad_dtype = grad_dtype;
+    span.weights_dtype = dtype_of(state.window);
     if (writes) {
-      span.weights_dtype = dtype_of(state.shard);
       span.weights_out = bytes_of(state.shard) + begin * size_of(span.weights_dtype);
     }
     span.n = end - begin;

@@ -66,6 +66,7 @@ UpdateSpan span_of(States& from, States& to, const std::vector<float>& grad, DTy
   UpdateSpan span{.master = static_cast<float*>(from.at(0)),
                   .moments = {from.at(1), from.at(2)},
                   .grad = grad.data(),
+                  .weights_dtype = DType::kBFloat16,
                   .n = std::ssize(grad),
                   .lr = 3e-3,
                   .weight_decay = 0.1,
@@ -96,7 +97,6 @@ void expect_same_elsewhere(std::int64_t n, std::int64_t offset, std::span<const 
       convert(expected.data(), DType::kBFloat16, in_place.at(0), DType::kFloat32, n);
       for (const std::int64_t weights_offset : {-1, 0, 3}) {  // -1: no weights
         UpdateSpan span = span_of(before, after, grad, moments);
-        span.weights_dtype = DType::kBFloat16;
         States weights(n, DType::kBFloat16, std::max<std::int64_t>(weights_offset, 0));
         if (weights_offset >= 0) span.weights_out = weights.at(1);
         rule.update(span);

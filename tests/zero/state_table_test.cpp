@@ -1,4 +1,4 @@
-// Which parameter arrays a rank holds where gathers round master weights.
+// Which arrays a rank holds where gathers round master weights, and where master weights are split.
 #include "zero/state_table.hpp"
 
 #include <gtest/gtest.h>
@@ -60,6 +60,61 @@ TEST(StateTable, WhatIsFrozenKeepsItsShard) {
   ShardShape shape = stage_3(DType::kBFloat16, true);
   shape.frozen = true;
   EXPECT_NE(table_of(shape).find(0, StateArray::kParameterShard, Tier::kDevice), nullptr);
+}
+
+ShardShape parameters_on_host(DType dtype, Tier optimizer) {
+  ShardShape shape = stage_3(dtype, false);
+  shape.placement.optimizer = optimizer;
+  shape.placement.parameters = Tier::kHost;
+  return shape;
+}
+
+TEST(StateTable, RemaindersStandForMasterWeightsWhoseParametersAreOnTheHost) {
+  for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
+    const StateTable table = table_of(parameters_on_host(DType::kBFloat16, tier));
+    const StateRow* row = table.find(0, StateArray::kRemainder, tier);
+    ASSERT_NE(row, nullptr);
+    EXPECT_EQ(row->elems, 96);
+    EXPECT_EQ(row->bytes(), 96 * 2);
+    EXPECT_EQ(row->tag, Tag::kMaster);
+    EXPECT_EQ(table.find(0, StateKind::kMaster, tier), nullptr);
+    // The resident group's parameters are on the device; the frozen group has no master weights.
+    EXPECT_EQ(table.find(1, StateArray::kRemainder, tier), nullptr);
+    EXPECT_NE(table.find(1, StateKind::kMaster, tier), nullptr);
+    EXPECT_EQ(table.find(2, StateArray::kRemainder, tier), nullptr);
+  }
+}
+
+// An image holds whole master weights, and fp16 has another exponent.
+TEST(StateTable, MasterWeightsStayWholeWhereTheirParametersCannotHoldTheirHighPart) {
+  const auto is_split = [](const ShardShape& shape) {
+    const StateTable table = table_of(shape);
+    return table.find(0, StateArray::kRemainder, shape.placement.optimizer) != nullptr;
+  };
+  EXPECT_FALSE(is_split(parameters_on_host(DType::kFloat32, Tier::kHost)));
+  EXPECT_FALSE(is_split(parameters_on_host(DType::kFloat16, Tier::kHost)));
+  ShardShape shape = parameters_on_host(DType::kBFloat16, Tier::kNvme);
+  EXPECT_TRUE(is_split(shape));
+  shape.placement.image = true;
+  EXPECT_FALSE(is_split(shape));
+  shape.placement.image = false;
+  for (const Tier tier : {Tier::kDevice, Tier::kNvme}) {
+    shape.placement.parameters = tier;
+    EXPECT_FALSE(is_split(shape));
+  }
+}
+
+// New parameters on the host wait in a second place until their update is kept.
+TEST(StateTable, SpeculatedChunksHaveTheirRemaindersAndParametersTwice) {
+  for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
+    HeldArrays held;
+    held.gradient_streams = {1, 1, 1};
+    held.second_places = {{.group = 0, .begin = 32, .elems = 64}};
+    const StateTable table = write_state_table(parameters_on_host(DType::kBFloat16, tier), held);
+    EXPECT_EQ(table.find(0, StateArray::kRemainder, tier)->second_bytes(), 64 * 2);
+    EXPECT_EQ(table.find(0, StateArray::kParameterShard, Tier::kHost)->second_bytes(), 64 * 2);
+    EXPECT_EQ(table.find(0, StateKind::kMoment1, tier)->second_bytes(), 64 * 4);
+  }
 }
 
 }  // namespace

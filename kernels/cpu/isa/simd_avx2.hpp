@@ -38,6 +38,12 @@ struct Avx2x16 {
   static void stream(Half* p, F a) { _mm256_stream_si256(cast(p), to_half(a)); }
   // Orders streamed stores before later stores that publish them to other threads.
   static void fence() { _mm_sfence(); }
+  static F leave_ties(F a) { return {leave_ties(a.lo), leave_ties(a.hi)}; }
+  static F load_split(const Bf16* p, const std::uint16_t* low) {
+    return {add_remainders(widen_bf16(p), low), add_remainders(widen_bf16(p + 8), low + 8)};
+  }
+  static void store_low(std::uint16_t* p, F a) { _mm256_storeu_si256(cast(p), low16(a)); }
+  static void stream_low(std::uint16_t* p, F a) { _mm256_stream_si256(cast(p), low16(a)); }
   template <int kShift>
   static void store_stochastic(Bf16* p, F a, const std::uint32_t* words) {
     _mm256_storeu_si256(cast(p), pack16(stochastic_lanes<kShift>(a.lo, words),
@@ -121,6 +127,21 @@ struct Avx2x16 {
   static __m128i load8(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   static __m256 widen_bf16(const Bf16* p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load8(p)), 16));
+  }
+  static __m256i low16(F a) {
+    const __m256i low = _mm256_set1_epi32(0xffff);
+    return pack16(_mm256_and_si256(_mm256_castps_si256(a.lo), low),
+                  _mm256_and_si256(_mm256_castps_si256(a.hi), low));
+  }
+  static __m256 leave_ties(__m256 a) {
+    const __m256i u = _mm256_castps_si256(a);
+    const __m256i low = _mm256_and_si256(u, _mm256_set1_epi32(0x1ffff));
+    const __m256i tie = _mm256_cmpeq_epi32(low, _mm256_set1_epi32(0x8000));  // -1 or 0
+    return _mm256_castsi256_ps(_mm256_add_epi32(u, tie));
+  }
+  static __m256 add_remainders(__m256 high, const std::uint16_t* low) {
+    const __m256i remainder = _mm256_cvtepi16_epi32(load8(low));
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(high), remainder));
   }
   static __m256 pow2(__m256 t) {
     const __m256i biased = _mm256_add_epi32(_mm256_castps_si256(t), _mm256_set1_epi32(127));

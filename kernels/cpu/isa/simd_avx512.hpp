@@ -31,6 +31,22 @@ struct Avx512x16 {
   static void stream(Half* p, F a) { _mm256_stream_si256(cast(p), to_half(a)); }
   // Orders streamed stores before later stores that publish them to other threads.
   static void fence() { _mm_sfence(); }
+  static F leave_ties(F a) {
+    const __m512i u = _mm512_castps_si512(a);
+    const __m512i low = _mm512_and_si512(u, _mm512_set1_epi32(0x1ffff));
+    const __mmask16 tie = _mm512_cmpeq_epi32_mask(low, _mm512_set1_epi32(0x8000));
+    return _mm512_castsi512_ps(_mm512_mask_sub_epi32(u, tie, u, _mm512_set1_epi32(1)));
+  }
+  static F load_split(const Bf16* p, const std::uint16_t* low) {
+    const __m512i remainder = _mm512_cvtepi16_epi32(_mm256_loadu_si256(cast(low)));
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(load(p)), remainder));
+  }
+  static void store_low(std::uint16_t* p, F a) {
+    _mm256_storeu_si256(cast(p), _mm512_cvtepi32_epi16(_mm512_castps_si512(a)));
+  }
+  static void stream_low(std::uint16_t* p, F a) {
+    _mm256_stream_si256(cast(p), _mm512_cvtepi32_epi16(_mm512_castps_si512(a)));
+  }
   template <int kShift>
   static void store_stochastic(Bf16* p, F a, const std::uint32_t* words) {
     const __m512i w = _mm512_loadu_si512(words);

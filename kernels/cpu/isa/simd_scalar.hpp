@@ -68,6 +68,27 @@ struct Scalar16 {
   }
   // Orders streamed stores before later stores that publish them to other threads.
   static void fence() {}
+  // Values exactly between two bf16 values of which the smaller is even: the next fp32 value
+  // towards zero. bf16 is the same.
+  static F leave_ties(F a) {
+    return lanes([&a](int i) {
+      const std::uint32_t u = std::bit_cast<std::uint32_t>(a.v[i]);
+      return std::bit_cast<float>(u - ((u & 0x1ffffU) == 0x8000U ? 1U : 0U));
+    });
+  }
+  // From their bf16 values and their low 16 bits. REQUIRES: leave_ties() changes none.
+  static F load_split(const Bf16* p, const std::uint16_t* low) {
+    return lanes([p, low](int i) {
+      const auto remainder = static_cast<std::uint32_t>(static_cast<std::int16_t>(low[i]));
+      return std::bit_cast<float>((std::uint32_t{p[i].bits} << 16) + remainder);
+    });
+  }
+  static void store_low(std::uint16_t* p, F a) {
+    for (int i = 0; i < 16; ++i) {
+      p[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(a.v[i]));
+    }
+  }
+  static void stream_low(std::uint16_t* p, F a) { store_low(p, a); }
   // Adds 16 random bits (words[i] from bit kShift on) to the 16 bits that bf16 drops, and
   // truncates. The magnitude is so rounded up with the probability of the dropped part. Infinities
   // stay.

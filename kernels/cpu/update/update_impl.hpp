@@ -61,7 +61,9 @@ struct UpdateRange {
   const Constants& c;
   M* moments[kMoments];
   float* new_master;
+  std::uint16_t* new_low;
   M* new_moments[kMoments];
+  const W* weights;
   W* out;
   bool stream;
   bool stream_states;
@@ -70,25 +72,22 @@ struct UpdateRange {
       : a(span),
         c(constants),
         new_master(span.master_out != nullptr ? span.master_out : span.master),
+        new_low(span.remainders_out != nullptr ? span.remainders_out : span.remainders),
+        weights(static_cast<const W*>(span.weights)),
         out(static_cast<W*>(span.weights_out)),
-        stream(out != nullptr && span.n >= kStreamElements &&
+        stream(out != nullptr && out != weights && span.n >= kStreamElements &&
                reinterpret_cast<std::uintptr_t>(out) % sizeof(W) == 0),
-        stream_states(span.master_out != nullptr && span.n >= kStreamElements &&
-                      std::is_same_v<M, float> && aligned_with_master(span.master_out) &&
-                      (!stream || until_aligned(0) == until_lanes(a.master))) {
+        stream_states(goes_elsewhere() && span.n >= kStreamElements && std::is_same_v<M, float> &&
+                      (is_split() ? is_aligned(new_low) : is_aligned(new_master))) {
     for (std::size_t k = 0; k < kMoments; ++k) {
       moments[k] = static_cast<M*>(span.moments[k]);
-      new_moments[k] =
-          span.master_out != nullptr ? static_cast<M*>(span.moments_out[k]) : moments[k];
-      stream_states = stream_states && aligned_with_master(new_moments[k]);
+      new_moments[k] = goes_elsewhere() ? static_cast<M*>(span.moments_out[k]) : moments[k];
+      stream_states = stream_states && is_aligned(new_moments[k]);
     }
   }
 
-  // Element i of `to` begins 16 lanes' memory where element i of the master weights does.
-  bool aligned_with_master(const void* to) const {
-    const auto address = reinterpret_cast<std::uintptr_t>(to);
-    return (address - reinterpret_cast<std::uintptr_t>(a.master)) % (kLanes * sizeof(float)) == 0;
-  }
+  bool goes_elsewhere() const { return a.master_out != nullptr || a.remainders_out != nullptr; }
+  bool is_split() const { return std::is_same_v<W, Bf16> && a.remainders != nullptr; }
 
   // Elements to the next address at a multiple of 16 elements.
   template <class T>
@@ -96,10 +95,28 @@ struct UpdateRange {
     const auto address = reinterpret_cast<std::uintptr_t>(from) / sizeof(T);
     return static_cast<std::int64_t>((kLanes - address % kLanes) % kLanes);
   }
-  // From element i on: of the streamed weights, or of the master weights if no weights are
-  // streamed.
+  // From element i on: of the weights that are streamed or are part of master weights, else of the
+  // master weights.
   std::int64_t until_aligned(std::int64_t i) const {
-    return stream ? until_lanes(out + i) : until_lanes(a.master + i);
+    return stream || is_split() ? until_lanes(out + i) : until_lanes(a.master + i);
+  }
+  // Element i of `to` begins 16 lanes' memory where element i does that until_aligned() counts to.
+  template <class T>
+  bool is_aligned(const T* to) const {
+    return reinterpret_cast<std::uintptr_t>(to) % sizeof(T) == 0 &&
+           until_lanes(to) == until_aligned(0);
+  }
+
+  static F rounds_alike(F master) {
+    if constexpr (std::is_same_v<W, Bf16>) return S::leave_ties(master);
+    return master;
+  }
+
+  F load_master(std::int64_t i) const {
+    if constexpr (std::is_same_v<W, Bf16>) {
+      if (is_split()) return S::load_split(weights + i, a.remainders + i);
+    }
+    return S::load(a.master + i);
   }
 
   // load(pointer to element i of the gradient, of its type).
@@ -112,7 +129,12 @@ struct UpdateRange {
 
   // Inlined early: GCC 12 deletes calls of a function that does nothing but prefetch.
   [[gnu::always_inline]] void prefetch(std::int64_t i) const {
-    __builtin_prefetch(a.master + i);
+    if (is_split()) {
+      __builtin_prefetch(weights + i);
+      __builtin_prefetch(a.remainders + i);
+    } else {
+      __builtin_prefetch(a.master + i);
+    }
     for (M* const moment : moments) __builtin_prefetch(moment + i);
     __builtin_prefetch(static_cast<const char*>(a.grad) +
                        i * (a.grad_dtype == DType::kFloat32 ? 4 : 2));
@@ -129,30 +151,55 @@ struct UpdateRange {
 
   // Loads 16 elements of the moments and returns the new master weights; replaces `values` by the
   // new moments.
-  static F lanes(const float* master, M* const (&at)[kMoments], F grad, const Constants& c,
+  static F lanes(F master, M* const (&at)[kMoments], F grad, const Constants& c,
                  F (&values)[kMoments]) {
     for (std::size_t k = 0; k < kMoments; ++k) values[k] = S::load(at[k]);
-    return Rule::update(S::load(master), values, grad, c);
+    return rounds_alike(Rule::update(master, values, grad, c));
   }
 
   // `words` is null for moments in fp32.
-  static void store(float* master, M* const (&to)[kMoments], F p, const F (&values)[kMoments],
-                    const std::uint32_t* words) {
+  static void store_moments(M* const (&to)[kMoments], const F (&values)[kMoments],
+                            const std::uint32_t* words) {
     store_moment<0>(to[0], values[0], words);
     if constexpr (kMoments > 1) store_moment<1>(to[1], values[1], words);
-    S::store(master, p);
   }
 
-  void stream_new_states(std::int64_t i, F p, const F (&values)[kMoments]) const {
+  // Weights, and beside them master weights or remainders.
+  void store_weights(std::int64_t i, F p) const {
+    if (is_split()) {
+      stream_states ? S::stream_low(new_low + i, p) : S::store_low(new_low + i, p);
+    } else {
+      stream_states ? S::stream(new_master + i, p) : S::store(new_master + i, p);
+    }
+    if (stream) {
+      S::stream(out + i, p);
+    } else if (out != nullptr) {
+      S::store(out + i, p);
+    }
+  }
+
+  void stream_moments(std::int64_t i, const F (&values)[kMoments]) const {
     if constexpr (std::is_same_v<M, float>) {
       for (std::size_t k = 0; k < kMoments; ++k) S::stream(new_moments[k] + i, values[k]);
-      S::stream(new_master + i, p);
     }
   }
 
   // Updates fewer than 16 elements. Not inlined: a second copy in each instance costs compile time.
   [[gnu::noinline]] void part(std::int64_t i, std::int64_t n, const std::uint32_t* words) const {
-    Tail<S, float> master(a.master + i, n);
+    Tail<S, float> master;
+    Tail<S, std::uint16_t> low;
+    Tail<S, W> result;
+    F p;
+    if constexpr (std::is_same_v<W, Bf16>) {
+      if (is_split()) {
+        low = Tail<S, std::uint16_t>(a.remainders + i, n);
+        p = S::load_split(Tail<S, W>(weights + i, n).v, low.v);
+      }
+    }
+    if (!is_split()) {
+      master = Tail<S, float>(a.master + i, n);
+      p = S::load(master.v);
+    }
     Tail<S, M> some[kMoments];
     M* at[kMoments];
     for (std::size_t k = 0; k < kMoments; ++k) {
@@ -166,11 +213,16 @@ struct UpdateRange {
     Tail<S, std::uint32_t> some_words;
     if (words != nullptr) some_words = Tail<S, std::uint32_t>(words, n);
     F values[kMoments];
-    const F p = lanes(master.v, at, grad, c, values);
-    store(master.v, at, p, values, some_words.v);
-    Tail<S, W> result;
+    p = lanes(p, at, grad, c, values);
+    store_moments(at, values, some_words.v);
     S::store(result.v, p);
-    master.copy_to(new_master + i, n);
+    if (is_split()) {
+      S::store_low(low.v, p);
+      low.copy_to(new_low + i, n);
+    } else {
+      S::store(master.v, p);
+      master.copy_to(new_master + i, n);
+    }
     for (std::size_t k = 0; k < kMoments; ++k) some[k].copy_to(new_moments[k] + i, n);
     if (out != nullptr) result.copy_to(out + i, n);
   }
@@ -190,18 +242,14 @@ struct UpdateRange {
       for (std::size_t k = 0; k < kMoments; ++k) at[k] = moments[k] + i;
       const F grad = gradient(i, [](const auto* from) { return S::load(from); });
       F values[kMoments];
-      const F p = lanes(a.master + i, at, grad, c, values);
+      const F p = lanes(load_master(i), at, grad, c, values);
       if (stream_states) {
-        stream_new_states(i, p, values);
+        stream_moments(i, values);
       } else {
         for (std::size_t k = 0; k < kMoments; ++k) at[k] = new_moments[k] + i;
-        store(new_master + i, at, p, values, words_of());
+        store_moments(at, values, words_of());
       }
-      if (stream) {
-        S::stream(out + i, p);
-      } else if (out != nullptr) {
-        S::store(out + i, p);
-      }
+      store_weights(i, p);
     }
     if (i < end) part(i, end - i, words_of());
   }

@@ -7,11 +7,17 @@ namespace sluice {
 void check_span(const UpdateSpan& span, const std::string& optimizer, std::size_t moments) {
   check(span.n >= 0, optimizer + ": n < 0");
   if (span.n == 0) return;
-  bool given = span.master != nullptr && span.grad != nullptr;
+  const bool split = span.remainders != nullptr;
+  check(
+      !split || (span.master == nullptr && span.master_out == nullptr && span.weights != nullptr &&
+                 span.weights_out != nullptr && span.weights_dtype == DType::kBFloat16),
+      optimizer + ": remainders are those of bf16 weights, in place of master weights");
+  const bool elsewhere = span.master_out != nullptr || span.remainders_out != nullptr;
+  bool given = (split || span.master != nullptr) && span.grad != nullptr;
   for (std::size_t k = 0; k < moments; ++k) given = given && span.moments[k] != nullptr;
   check(given, optimizer + ": a null buffer");
   for (std::size_t k = 0; k < moments; ++k) {
-    check((span.moments_out[k] != nullptr) == (span.master_out != nullptr),
+    check((span.moments_out[k] != nullptr) == elsewhere,
           optimizer + ": new master weights and moments go to other memory together");
   }
   check(span.moments_dtype != DType::kFloat16,

@@ -8,6 +8,11 @@
 // The new master weights and moments may go to other memory (master_out), so that the old ones
 // stay.
 //
+// With bf16 weights no new master weight lies exactly between two bf16 values, of which the smaller
+// is even: such a one becomes the next fp32 value towards zero, and rounds to the same weight. So
+// the weight and the low 16 bits (the remainder) determine the master weight, and may be all that
+// is kept of it (remainders): 2 bytes a parameter less, with the same bits.
+//
 // Moments may be stored in bf16 with stochastic rounding; the update itself uses them unrounded.
 // The 16 random bits for the first and the second moment of element e are the low and the high half
 // of word e / 16 % 4 of philox_block(rounding_seed, step, e / 64 * 16 + e % 16). The bits depend on
@@ -25,19 +30,24 @@ namespace sluice {
 inline constexpr std::size_t kMostMoments = 2;  // of one optimizer
 
 struct UpdateSpan {
-  float* master = nullptr;  // [n], updated
+  float* master = nullptr;  // [n], updated; null with remainders
+  // [n], updated, in place of `master`; or null. The master weights are then `weights` and these.
+  // REQUIRES: weights_out, in bf16. Host only: CUDA launchers refuse remainders.
+  std::uint16_t* remainders = nullptr;
+  const void* weights = nullptr;  // [n] bf16, with remainders; may be weights_out
   // [n] of moments_dtype each, updated. No std::array: isa_*.cpp may not emit its functions.
   void* moments[kMostMoments] = {};
-  // [n] each, of the same types: where the new master weights and moments go, and nothing of
-  // `master` and `moments` changes. Null: in place. The buffers must not overlap. Host only: CUDA
-  // launchers refuse them.
+  // [n] each, of the same types: where the new master weights, or remainders, and moments go, and
+  // nothing of `master`, `remainders` and `moments` changes. Null: in place. The buffers must not
+  // overlap. Host only: CUDA launchers refuse them.
   float* master_out = nullptr;
+  std::uint16_t* remainders_out = nullptr;
   void* moments_out[kMostMoments] = {};
   const void* grad = nullptr;
   DType grad_dtype = DType::kFloat32;
   // [n] of weights_dtype, rounded to nearest even; or null. Must not overlap the other buffers.
   void* weights_out = nullptr;
-  DType weights_dtype = DType::kFloat32;
+  DType weights_dtype = DType::kFloat32;  // of the weights, wherever they are rounded
   std::int64_t n = 0;
   // Doubles: 1 - beta would be 5e-5 off if beta were 0.999F.
   double lr = 0;
@@ -58,7 +68,8 @@ struct UpdateSpan {
 };
 
 // Throws Error, in the optimizer's name, on n < 0, a null pointer, moments in fp16, a part of the
-// states with other memory for its new values.
+// states with other memory for its new values, remainders beside master weights or of weights that
+// are not bf16.
 void check_span(const UpdateSpan& span, const std::string& optimizer, std::size_t moments);
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "kernels/cpu/cast.hpp"
+#include "kernels/cpu/update/remainder.hpp"
 #include "runtime/engine/engine_setup.hpp"
 #include "runtime/engine/ops/step_carry.hpp"
 #include "runtime/engine/tiers/tier_store.hpp"
@@ -78,7 +79,7 @@ void OwnedStates::write(const StatePiece& piece, StateKind kind, std::int64_t fi
     at.on_device.narrow(0, at.begin, at.near).copy_(tensor_of(values.first(near)));
   }
   if (near < values.size()) {
-    tiers_->write_state(piece.group, kind, at.off_begin, values.subspan(near));
+    tiers_->write_moment(piece.group, kind, at.off_begin, values.subspan(near));
   }
 }
 
@@ -92,6 +93,9 @@ at::Tensor OwnedStates::master(int group) const {
 }
 
 void OwnedStates::set_master(int group, std::int64_t begin, const at::Tensor& values) {
+  if (setup_.shape().dtype == DType::kBFloat16) {
+    leave_ties(host_data<float>(values), values.numel());
+  }
   store_.write_master(group, begin, values);
   if (tiers_ != nullptr) tiers_->write_master(group, begin, span_of(values));
   carry_.parameters_changed(group);

@@ -29,7 +29,8 @@ class OwnedStates {
 
   // Master weights of a whole owned part, on the host; of a frozen model its parameters.
   [[nodiscard]] at::Tensor master(int group) const;
-  // Sets master weights, and parameters made of them, from owned element `begin` on.
+  // Sets master weights, and parameters made of them, from owned element `begin` on. `values`: on
+  // the host; of a bf16 model changed as by leave_ties() (kernels/cpu/update/remainder.hpp).
   void set_master(int group, std::int64_t begin, const at::Tensor& values);
   // Makes what the image does not have from its master weights: parameters outside NVMe.
   void restore_from_image(int group, std::int64_t begin, std::int64_t elems);

@@ -11,6 +11,11 @@ float* ChunkMemory::master(const Chunk& chunk, At at) const {
   return reinterpret_cast<float*>(state(chunk, group(chunk).master, layout_.master, at));
 }
 
+std::uint16_t* ChunkMemory::remainders(const Chunk& chunk, At at) const {
+  return reinterpret_cast<std::uint16_t*>(
+      state(chunk, group(chunk).remainders, layout_.master, at));
+}
+
 float* ChunkMemory::gradients(const Chunk& chunk) const {
   if (shape_.placement.gradients != Tier::kHost) {
     return reinterpret_cast<float*>(slot(chunk, layout_.grads));
@@ -18,11 +23,11 @@ float* ChunkMemory::gradients(const Chunk& chunk) const {
   return reinterpret_cast<float*>(store_.host(group(chunk).grads[0])) + chunk.begin;
 }
 
-std::byte* ChunkMemory::new_weights(const Chunk& chunk) const {
+std::byte* ChunkMemory::new_weights(const Chunk& chunk, At at) const {
   if (params_are_master(shape_, chunk.group)) return nullptr;
   const RowId params = group(chunk).params;
   if (params >= 0 && !store_.on_nvme(params)) {
-    return store_.host(params) + chunk.begin * store_.row(params).element_bytes;
+    return store_.host(params, chunk.begin, at);
   }
   return shape_.dtype == DType::kFloat32 ? nullptr : slot(chunk, layout_.weights);
 }

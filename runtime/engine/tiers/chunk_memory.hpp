@@ -37,6 +37,8 @@ class ChunkMemory {
   [[nodiscard]] std::byte* state(const Chunk& chunk, RowId row, std::int64_t part,
                                  At at = At::kCurrent) const;
   [[nodiscard]] float* master(const Chunk& chunk, At at = At::kCurrent) const;
+  // REQUIRES: the group keeps remainders in place of master weights.
+  [[nodiscard]] std::uint16_t* remainders(const Chunk& chunk, At at = At::kCurrent) const;
   // Of gradient stream 0.
   [[nodiscard]] float* gradients(const Chunk& chunk) const;
   // In the slot. REQUIRES: gradients on NVMe.
@@ -44,7 +46,7 @@ class ChunkMemory {
     return slot(chunk, layout_.grads + static_cast<std::int64_t>(stream) * layout_.grad_stride);
   }
   // Where the update writes parameters beside the master weights; null where it writes none.
-  [[nodiscard]] std::byte* new_weights(const Chunk& chunk) const;
+  [[nodiscard]] std::byte* new_weights(const Chunk& chunk, At at = At::kCurrent) const;
   // The updated parameters: new_weights(), or in fp32 the master weights.
   [[nodiscard]] const std::byte* updated_weights(const Chunk& chunk) const;
 

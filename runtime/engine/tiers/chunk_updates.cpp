@@ -13,12 +13,13 @@
 namespace sluice {
 namespace {
 
-// issue(row, offset in the slot) for the master weights and each moment.
+// issue(row, offset in the slot) for the master weights, or remainders, and each moment.
 template <class Issue>
 Ticket for_states(OptimizerType type, const OffDeviceGroup& g, const ChunkLayout& layout,
                   const Issue& issue) {
   return issue_all(1 + rule_of(type).moments, [&](std::size_t i) {
-    return i == 0 ? issue(g.master, layout.master) : issue(g.moments[i - 1], layout.moments[i - 1]);
+    const RowId master = g.remainders < 0 ? g.master : g.remainders;
+    return i == 0 ? issue(master, layout.master) : issue(g.moments[i - 1], layout.moments[i - 1]);
   });
 }
 
@@ -157,9 +158,17 @@ bool ChunkUpdates::is_late(const Op& op, const Chunk& chunk) const {
   return can_wait && backward_ended_;
 }
 
-// Of a chunk whose states are as they should be: its parameters, from the master weights.
+// Of a chunk whose states are as they should be: its parameters, from the master weights or from
+// their second place.
 Ticket ChunkUpdates::make_params(const Op& op, const Chunk& chunk) {
   const OffDeviceGroup& g = memory_.group(chunk);
+  if (g.remainders >= 0) {
+    if (op.kind == OpKind::kUpdate) {
+      convert(memory_.new_weights(chunk), shape_.dtype, memory_.new_weights(chunk, At::kOther),
+              shape_.dtype, chunk.elems);
+    }
+    return {};
+  }
   if (op.kind == OpKind::kReadStates) {
     return store_.read(g.master, chunk.begin - g.on_device, chunk.elems,
                        memory_.slot(chunk, memory_.layout().master));
@@ -204,21 +213,21 @@ void ChunkUpdates::add_streams(const Chunk& chunk) {
   }
 }
 
-// States on the host go to their other place; from the ring they are written to it.
+// What is on the host goes to its other place; states in the ring are written to it.
 void ChunkUpdates::update_early(const Chunk& chunk) {
   Early& early = nth(early_, chunk.group);
   nth(early.updated, early.number_of(chunk)) = 1;
-  const bool writes = writes_params_early(shape_, chunk.group);
-  update(chunk, *speculation_, writes ? memory_.new_weights(chunk) : nullptr,
-         on_host() ? At::kOther : At::kCurrent);
+  std::byte* weights = nullptr;
+  if (writes_params_early(shape_, chunk.group)) weights = memory_.new_weights(chunk);
+  if (memory_.group(chunk).remainders >= 0) weights = memory_.new_weights(chunk, At::kOther);
+  update(chunk, *speculation_, weights, on_host() ? At::kOther : At::kCurrent);
 }
 
 void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byte* weights, At to) {
   failpoint("engine.update." + std::to_string(chunk.group));
   add_streams(chunk);
   const OffDeviceGroup& g = memory_.group(chunk);
-  float* const master = memory_.master(chunk);
-  float* const master_out = to == At::kOther ? memory_.master(chunk, to) : nullptr;
+  const bool elsewhere = to == At::kOther;
   const OptimizerRule& rule = rule_of(optimizer_.type);
   const float* const grads = memory_.gradients(chunk);
   const DType moments_dtype = shape_.placement.moments_dtype;
@@ -227,24 +236,28 @@ void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byt
     const std::int64_t end = std::min(segment.range.end, chunk.begin + chunk.elems) - chunk.begin;
     if (begin >= end) continue;
     UpdateSpan args = update_span(optimizer_, update, segment.decay);
-    args.master = master + begin;
-    if (master_out != nullptr) args.master_out = master_out + begin;
+    if (g.remainders < 0) {
+      args.master = memory_.master(chunk) + begin;
+      if (elsewhere) args.master_out = memory_.master(chunk, to) + begin;
+    } else {
+      args.remainders = memory_.remainders(chunk) + begin;
+      if (elsewhere) args.remainders_out = memory_.remainders(chunk, to) + begin;
+      args.weights = memory_.new_weights(chunk) + begin * size_of(shape_.dtype);
+    }
     for (std::size_t k = 0; k < rule.moments; ++k) {
       const auto moments = [&](At at) {
         return memory_.state(chunk, g.moments[k], memory_.layout().moments[k], at) +
                begin * size_of(moments_dtype);
       };
       args.moments[k] = moments(At::kCurrent);
-      if (master_out != nullptr) args.moments_out[k] = moments(to);
+      if (elsewhere) args.moments_out[k] = moments(to);
     }
     args.moments_dtype = moments_dtype;
     args.rounding_seed = seed_;
     args.rounding_element = g.first_element + chunk.begin + begin;
     args.grad = grads + begin;
-    if (weights != nullptr) {
-      args.weights_out = weights + begin * size_of(shape_.dtype);
-      args.weights_dtype = shape_.dtype;
-    }
+    args.weights_dtype = shape_.dtype;
+    if (weights != nullptr) args.weights_out = weights + begin * size_of(shape_.dtype);
     args.n = end - begin;
     rule.update(args);
   }

@@ -15,7 +15,8 @@ namespace sluice {
 // Row -1: the group has no such array off-device.
 struct OffDeviceGroup {
   RowId params = -1;
-  RowId master = -1;  // params, if fp32 parameters are their own master weights
+  RowId master = -1;      // params, if fp32 parameters are their own master weights
+  RowId remainders = -1;  // in place of master: params are the high part of master weights
   std::array<RowId, kMostMoments> moments{-1, -1};
   std::vector<RowId> grads;            // by stream
   std::int64_t on_device = 0;          // number of first owned elements with states on the device

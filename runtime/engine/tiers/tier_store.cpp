@@ -77,6 +77,7 @@ void TierStore::find_groups(const StepPlan& plan, GroupStore& groups, int dp_ran
     const GroupState& state = groups.group(g);
     OffDeviceGroup group{.params = store_.find(g, StateArray::kParameterShard),
                          .master = store_.find(g, StateKind::kMaster),
+                         .remainders = store_.find(g, StateArray::kRemainder),
                          .grads = {},
                          .on_device = device_elems(shape_, g),
                          .segments = state.segments,
@@ -122,7 +123,8 @@ void TierStore::write_master(int g, std::int64_t begin, std::span<const float> v
   const std::int64_t on_device = group(g).on_device;
   const std::int64_t skip = std::max<std::int64_t>(0, on_device - begin);
   if (skip < std::ssize(values) && off_device_elems(shape_, g) > 0) {
-    store_.put(group(g).master, begin + skip - on_device,
+    const RowId remainders = group(g).remainders;
+    store_.put(remainders < 0 ? group(g).master : remainders, begin + skip - on_device,
                values.subspan(static_cast<std::size_t>(skip)));
   }
   write_params(g, begin, values);
@@ -140,27 +142,41 @@ void TierStore::fill_params(int g, std::int64_t begin, std::span<const float> va
 
 void TierStore::read_master(int g, std::span<float> owned) {
   const std::int64_t on_device = group(g).on_device;
-  if (group(g).master < 0 || on_device >= std::ssize(owned)) return;
-  store_.get(group(g).master, 0, owned.subspan(static_cast<std::size_t>(on_device)));
+  if (on_device < std::ssize(owned)) {
+    get_master(g, 0, owned.subspan(static_cast<std::size_t>(on_device)));
+  }
+}
+
+// Of states off the device, from element `begin` on.
+void TierStore::get_master(int g, std::int64_t begin, std::span<float> values) {
+  const OffDeviceGroup& of = group(g);
+  const bool split = of.remainders >= 0;
+  if (split || of.master >= 0) store_.get(split ? of.params : of.master, begin, values);
+  if (split) store_.get(of.remainders, begin, values);
 }
 
 std::int64_t TierStore::state_elems(int g) const {
   return owned_elems(shape_, g) - group(g).on_device;
 }
 
-RowId TierStore::row_of(int g, StateKind kind, std::int64_t begin, std::size_t elems) const {
-  check(begin >= 0 && begin + static_cast<std::int64_t>(elems) <= state_elems(g),
+void TierStore::check_range(int g, std::int64_t begin, std::int64_t elems) const {
+  check(begin >= 0 && begin + elems <= state_elems(g),
         "a range of a group's states is one of those off the device");
-  return kind == StateKind::kMaster ? group(g).master : store_.find(g, kind);
 }
 
 void TierStore::read_state(int g, StateKind kind, std::int64_t begin, std::span<float> values) {
-  store_.get(row_of(g, kind, begin, values.size()), begin, values);
+  check_range(g, begin, std::ssize(values));
+  if (kind == StateKind::kMaster) {
+    get_master(g, begin, values);
+  } else {
+    store_.get(store_.find(g, kind), begin, values);
+  }
 }
 
-void TierStore::write_state(int g, StateKind kind, std::int64_t begin,
-                            std::span<const float> values) {
-  store_.put(row_of(g, kind, begin, values.size()), begin, values);
+void TierStore::write_moment(int g, StateKind kind, std::int64_t begin,
+                             std::span<const float> values) {
+  check_range(g, begin, std::ssize(values));
+  store_.put(store_.find(g, kind), begin, values);
 }
 
 void TierStore::withdraw_image() {

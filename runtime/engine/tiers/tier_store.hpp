@@ -45,9 +45,10 @@ class TierStore {
   [[nodiscard]] std::int64_t state_elems(int g) const;
   // Elements [begin, begin + values.size()) of the off-device states, in fp32, with a few MiB of
   // memory. Writes round to nearest for 16-bit moments, so values read are written back exactly.
-  // Only write_master also writes parameters. REQUIRES: no deferred update. Block; throw IoError.
+  // Master weights are written by write_master(). REQUIRES: no deferred update. Block; throw
+  // IoError.
   void read_state(int g, StateKind kind, std::int64_t begin, std::span<float> values);
-  void write_state(int g, StateKind kind, std::int64_t begin, std::span<const float> values);
+  void write_moment(int g, StateKind kind, std::int64_t begin, std::span<const float> values);
 
   // See ChunkUpdates.
   void set_update(const UpdateArgs* args, bool kept = false) { updates_->set_update(args, kept); }
@@ -104,7 +105,8 @@ class TierStore {
   [[nodiscard]] const OffDeviceGroup& group(int g) const { return nth(groups_, g); }
   // Parameters that are not the master weights themselves.
   void write_params(int g, std::int64_t begin, std::span<const float> values);
-  [[nodiscard]] RowId row_of(int g, StateKind kind, std::int64_t begin, std::size_t elems) const;
+  void get_master(int g, std::int64_t begin, std::span<float> values);
+  void check_range(int g, std::int64_t begin, std::int64_t elems) const;
 
   const StepShape& shape_;
   ShardStore store_;

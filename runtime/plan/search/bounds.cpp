@@ -69,7 +69,11 @@ Work work_of(const StepShape& shape) {
     const GroupShape& group = nth(shape.groups, g);
     shards += static_cast<double>(group.shard_elems);
     if (shape.placement.optimizer != Tier::kDevice) {
-      work.away_elems += static_cast<double>(off_device_elems(shape, g));
+      const std::int64_t elems = off_device_elems(shape, g);
+      work.away_elems += static_cast<double>(elems);
+      if (shape.placement.optimizer == Tier::kNvme) {
+        work.states_read += static_cast<double>(elems * away_state_bytes(shape, g));
+      }
     }
     const auto wire = static_cast<double>((shape.dp - 1) * group.shard_elems);
     const bool each = shape.reduce_every == ReduceEvery::kMicroBatch;
@@ -78,9 +82,6 @@ Work work_of(const StepShape& shape) {
     const bool once = group.resident || shape.layer_major || shape.pipeline.stages > 1;
     work.wire_bytes +=
         wire * static_cast<double>(size_of(shape.dtype)) * (once ? 1 : micro_batches);
-  }
-  if (shape.placement.optimizer == Tier::kNvme) {
-    work.states_read = work.away_elems * static_cast<double>(away_state_bytes(shape));
   }
   work.disk_reads = work.disk_writes = work.states_read;
   if (shape.placement.activations == Tier::kNvme) {

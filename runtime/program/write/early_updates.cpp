@@ -9,9 +9,9 @@ namespace sluice {
 namespace {
 
 // On NVMe: bytes per element that a chunk's deferred update reads from the disk if its speculative
-// update was kept: the master weights, unless the parameters on NVMe are written already.
+// update was kept: the master weights, unless the parameters are written already.
 std::int64_t kept_read_bytes(const StepShape& shape, int g) {
-  return writes_params_early(shape, g) ? 0 : 4;
+  return writes_params_early(shape, g) || keeps_remainders(shape, g) ? 0 : 4;
 }
 
 // On NVMe: the number of elements with which the load of the disk, relative to the duration, is
@@ -19,25 +19,35 @@ std::int64_t kept_read_bytes(const StepShape& shape, int g) {
 std::int64_t balanced_elems(const StepShape& shape, const std::vector<Chunk>& chunks) {
   const double backward_to_forward = shape.recompute ? 3 : 2;
   double elems = 0;
+  double moved = 0;  // bytes both ways
   double kept = 0;
   for (const Chunk& chunk : chunks) {
     elems += static_cast<double>(chunk.elems);
+    moved += static_cast<double>(chunk.elems * 2 * away_state_bytes(shape, chunk.group));
     kept += static_cast<double>(chunk.elems * kept_read_bytes(shape, chunk.group));
   }
   if (elems == 0) return 0;
-  const auto both_ways = static_cast<double>(2 * away_state_bytes(shape));
-  const double saved = both_ways - kept / elems;
-  return static_cast<std::int64_t>(elems * backward_to_forward * both_ways /
-                                   (both_ways + backward_to_forward * saved));
+  return static_cast<std::int64_t>(elems * backward_to_forward * moved /
+                                   (moved + backward_to_forward * (moved - kept)));
+}
+
+// Bytes on the host of an element's second place.
+std::int64_t second_host_bytes(const StepShape& shape, int g) {
+  const bool states = shape.placement.optimizer == Tier::kHost;
+  const bool params = keeps_remainders(shape, g);
+  return (states ? away_state_bytes(shape, g) : 0) + (params ? size_of(shape.dtype) : 0);
 }
 
 // The number of elements to update speculatively. On the host as many as the second places have
 // room for: an update that comes too late is left to the deferred update, so the host updates early
 // what it reaches while backwards run.
 std::int64_t early_elems(const StepShape& shape, const std::vector<Chunk>& chunks) {
-  return shape.placement.optimizer == Tier::kHost
-             ? shape.placement.speculation_room_bytes / away_state_bytes(shape)
-             : balanced_elems(shape, chunks);
+  std::int64_t bytes = 0;
+  for (const Chunk& chunk : chunks) bytes = std::max(bytes, second_host_bytes(shape, chunk.group));
+  const std::int64_t room =
+      shape.placement.speculation_room_bytes / std::max<std::int64_t>(bytes, 1);
+  return shape.placement.optimizer == Tier::kHost ? room
+                                                  : std::min(room, balanced_elems(shape, chunks));
 }
 
 // Whether the group's gradients can be complete before the step's last backward, which is that of
@@ -48,6 +58,14 @@ bool may_be_early(const StepShape& shape, int g) {
 }
 
 }  // namespace
+
+bool has_second_places_on_host(const StepShape& shape) {
+  bool any = false;
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    any = any || (may_speculate(shape, g) && second_host_bytes(shape, g) > 0);
+  }
+  return any && shape.placement.speculate;
+}
 
 EarlyUpdates::EarlyUpdates(ProgramBuilder& builder, const StepShape& shape, ChunkRing& ring)
     : builder_(builder),
@@ -113,7 +131,7 @@ void EarlyUpdates::read(Early& early) {
   std::vector<OpId> states = ring_.waits_of_return(c);
   if (ring_.on_disk()) {
     ring_.state_users(c) = {emit(OpKind::kReadStates, Lane::kDisk, c, std::move(states),
-                                 away_state_bytes(shape_) * elems)};
+                                 away_state_bytes(shape_, ring_.chunk(c).group) * elems)};
     states = ring_.state_users(c);
   }
   std::vector<OpId> summed = std::exchange(early.arrivals, std::move(states));
@@ -142,7 +160,7 @@ void EarlyUpdates::update(const Early& early, OpId may_overwrite) {
   std::vector<OpId> users;
   if (ring_.on_disk()) {
     users.push_back(emit(OpKind::kWriteStates, Lane::kDisk, c, waits,
-                         away_state_bytes(shape_) * ring_.chunk(c).elems));
+                         away_state_bytes(shape_, g) * ring_.chunk(c).elems));
   }
   const std::int64_t weight_bytes = size_of(shape_.dtype) * ring_.chunk(c).elems;
   if (replaces_params_early(shape_, g)) {

@@ -5,11 +5,13 @@
 // update assumes that the step is not clipped and writes to a second place on the states' tier. If
 // the step is not clipped, the second place becomes current, and the chunk's deferred update only
 // moves the new parameters to their tier, unless they are there already: 16-bit parameters on the
-// device are replaced early too. If the step is clipped or not finite, the second place is
-// discarded. The deferred update then starts from the first place, which is unchanged. A step that
-// is thrown away has no deferred update; the engine then makes parameters that were replaced from
-// the first place (ChunkUpdates::set_remaking).
-// (GreedySnake's overlap on NVMe and SuperOffload's on the host, exact with clipping.)
+// device are replaced early too. bf16 parameters on the host, which are part of the master weights
+// (keeps_remainders), have a second place there; the deferred update copies them from it. If the
+// step is clipped or not finite, the second place is discarded. The deferred update then starts
+// from the first place, which is unchanged. A step that is thrown away has no deferred update; the
+// engine then makes parameters that were replaced from the first place
+// (ChunkUpdates::set_remaking). (GreedySnake's overlap on NVMe and SuperOffload's on the host,
+// exact with clipping.)
 //
 // fp32 parameters on the host are their own master weights, and the step reads whole shards of
 // them. Such groups are not selected.
@@ -24,6 +26,9 @@
 #include "runtime/program/write/grad_flow.hpp"
 
 namespace sluice {
+
+// Whether speculated chunks have second places on the host.
+[[nodiscard]] bool has_second_places_on_host(const StepShape& shape);
 
 class EarlyUpdates {
  public:

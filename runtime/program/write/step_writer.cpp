@@ -344,8 +344,8 @@ Program write_smaller(const StepShape& shape, Kind kind) {
   return peak(taken) <= peak(slot) ? taken : slot;
 }
 
-// Speculative updates on the host have the room that the budget leaves. Their operations need some
-// of it, so the room shrinks until all fits.
+// Second places on the host have the room that the budget leaves. The operations of speculative
+// updates need some of it, so the room shrinks until all fits.
 Program write_within_budget(StepShape shape) {
   Placement& placement = shape.placement;
   placement.speculate = false;
@@ -366,8 +366,7 @@ Program write_within_budget(StepShape shape) {
 Program write_train_step(const StepShape& shape) {
   check_shape(shape);
   check(!shape.frozen, "what is trained is not frozen");
-  const bool limited = shape.placement.speculate && shape.placement.optimizer == Tier::kHost &&
-                       shape.host_budget_bytes > 0;
+  const bool limited = has_second_places_on_host(shape) && shape.host_budget_bytes > 0;
   return limited ? write_within_budget(shape) : write_smaller(shape, Kind::kTrain);
 }
 

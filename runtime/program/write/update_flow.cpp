@@ -42,7 +42,7 @@ void UpdateFlow::read(int c) {
   const bool in_ring = c < builder_.program().chunks_ahead;
   if (ring_.on_disk() && !in_ring) {
     ring_.state_users(c) = {ring_.emit(OpKind::kReadStates, Lane::kDisk, c, ring_.state_users(c),
-                                       away_state_bytes(shape_) * elems)};
+                                       away_state_bytes(shape_, ring_.chunk(c).group) * elems)};
   }
   arrivals = ring_.state_users(c);
   if (shape_.placement.gradients == Tier::kHost) return;
@@ -65,7 +65,7 @@ void UpdateFlow::update(int c) {
   const bool states_leave = ring_.on_disk();
   if (states_leave) {
     users.push_back(ring_.emit(OpKind::kWriteStates, Lane::kDisk, c, {update},
-                               away_state_bytes(shape_) * elems));
+                               away_state_bytes(shape_, g) * elems));
   }
   ring_.note_written(c, states_leave ? users.back() : update);
   const Tier params = parameter_tier(shape_, g);
@@ -117,8 +117,9 @@ void UpdateFlow::read_ahead(int done, int backwards) {
   if (ring_.speculates() && left > 0) due = done < first ? 0 : ahead * (done + 1 - first) / left;
   for (; next_ahead_ < due; ++next_ahead_) {
     const int c = next_ahead_;
-    const OpId read = ring_.emit(OpKind::kReadStates, Lane::kDisk, c, ring_.waits_of_return(c),
-                                 away_state_bytes(shape_) * ring_.chunk(c).elems);
+    const OpId read =
+        ring_.emit(OpKind::kReadStates, Lane::kDisk, c, ring_.waits_of_return(c),
+                   away_state_bytes(shape_, ring_.chunk(c).group) * ring_.chunk(c).elems);
     nth(builder_.program().ops, read).ahead = true;
     ring_.state_users(c) = {read};
   }

@@ -18,6 +18,8 @@ std::string_view array_name(StateArray array) {
       return "parameter shard";
     case StateArray::kState:
       return "optimizer state";
+    case StateArray::kRemainder:
+      return "remainders of master weights";
     case StateArray::kFullGradients:
       return "full gradients";
     case StateArray::kGradientShard:

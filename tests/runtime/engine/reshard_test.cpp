@@ -139,6 +139,30 @@ TEST_F(Grid, GoesOnBitForBitWhereGathersRoundMasterWeights) {
   }
 }
 
+// From whole master weights to their remainders, and back.
+TEST_F(Grid, GoesOnBitForBitWhereMasterWeightsAreSplit) {
+  const EngineOptions whole = options_of({2, 1}, folder("swap"), DType::kBFloat16);
+  const WorldResult expected = train_part(whole, {.steps = 6});
+  for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
+    EngineOptions split = whole;
+    split.zero.stage = 3;
+    split.offload.optimizer = tier;
+    split.offload.parameters = Tier::kHost;
+    const std::string on = tier == Tier::kHost ? "host" : "nvme";
+    const std::string first = folder("whole before " + on);
+    const std::string second = folder("split on " + on);
+    (void)train_part(whole, {.steps = 2, .save = first});
+    (void)train_part(split, {.steps = 2, .resume = first, .save = second});
+    WorldResult last = train_part(whole, {.steps = 2, .resume = second});
+    const auto before = [](std::vector<double>& numbers, const std::vector<double>& from) {
+      numbers.insert(numbers.begin(), from.begin(), from.begin() + 4);
+    };
+    before(last.losses, expected.losses);
+    before(last.norms, expected.norms);
+    expect_same_bits(last, expected, on);
+  }
+}
+
 TEST_F(Grid, MeshesResumeOnEachOtherSampled) {
   resume_from(3, {9});
   resume_from(8, {10});

@@ -2,6 +2,8 @@
 // a bit of losses, norms and weights.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/runtime/engine/tier_matrix.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 #include "tests/slow_tests.hpp"
@@ -76,6 +78,56 @@ TEST(Tiers, WhatComesBetweenStepsIsBitIdentical) {
         expect_same_bits(
             train_with_interruptions(options), oracle,
             "ring of " + std::to_string(chunks) + ", gradients on " + name_of_tier(gradients));
+      }
+    }
+  }
+}
+
+// Steps in bf16 with all between them that reads or writes master weights.
+WorldResult train_with_reads(const EngineOptions& options) {
+  const bool early = options.offload.speculate == Speculation::kAuto;
+  std::vector<WorldResult> results(static_cast<std::size_t>(options.dp));
+  run_world(options, Wire::kLocal, [&](int rank, Engine& engine) {
+    WorldResult& mine = results[static_cast<std::size_t>(rank)];
+    const std::string name = engine.plan().groups[1].tensors[0].spec.name;
+    const std::vector<StateRow>& rows = engine.train_program().states.rows;
+    const auto is_split = [](const StateRow& row) { return row.array == StateArray::kRemainder; };
+    EXPECT_EQ(std::any_of(rows.begin(), rows.end(), is_split),
+              options.offload.parameters == Tier::kHost);
+    for (std::int64_t step = 1; step <= 8; ++step) {
+      const StepResult done = engine.train_step({.step = step, .lr = 1e-2});
+      mine.losses.push_back(done.loss);
+      mine.norms.push_back(done.grad_norm);
+      if (step == 2) mine.losses.push_back(engine.evaluate(1));
+      if (step == 3) engine.set_parameter(name, engine.full_parameter(name).mul(0.7));
+    }
+    if (early) {
+      EXPECT_GT(engine.tiers()->updated_early(), 0);
+    }
+    note_weights(engine, mine);
+  });
+  return results[0];
+}
+
+// Master weights are remainders beside parameters on the host, updated early or late.
+TEST(Tiers, SplitMasterWeightsAreBitIdentical) {
+  const TemporaryFolder folder;
+  for (const OptimizerType type : {OptimizerType::kAdamW, OptimizerType::kLion}) {
+    EngineOptions options = tier_options(DType::kBFloat16, 2);
+    options.optimizer.type = type;
+    options.train.clip = 1e3;  // a step is not clipped, so early updates are kept
+    const WorldResult oracle = train_with_reads(options);
+    options.offload.nvme_path = {folder.path().string()};
+    options.zero.stage = 3;
+    for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
+      for (const Tier gradients : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+        for (const bool early : {false, true}) {
+          place(options, {tier, Tier::kHost, gradients, Tier::kDevice});
+          options.offload.speculate = early ? Speculation::kAuto : Speculation::kNever;
+          expect_same_bits(train_with_reads(options), oracle,
+                           name_of_tier(tier) + ", gradients on " + name_of_tier(gradients) +
+                               (early ? ", early" : ""));
+        }
       }
     }
   }

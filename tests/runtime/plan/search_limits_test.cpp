@@ -34,7 +34,9 @@ TEST(SearchLimits, DeviceAndHostShareABudget) {
   question.budgets.memory = (plan.peak(Tier::kDevice) + plan.peak(Tier::kHost)) * 3 / 4;
   EXPECT_EQ(planner.plan(question).missing(),
             plan.peak(Tier::kDevice) + plan.peak(Tier::kHost) - question.budgets.memory);
-  const SearchResult result = suggest(planner, question, {.most = 50});
+  SearchLimits limits{.most = 50};
+  limits.allowed = [](const EngineOptions& options) { return options.zero.stage < 3; };
+  const SearchResult result = suggest(planner, question, limits);
   ASSERT_TRUE(result.any_fits) << suggestions_text(result);
   for (const Suggestion& s : result.suggestions) {
     EXPECT_LE(s.plan.peak(Tier::kDevice) + s.plan.peak(Tier::kHost), question.budgets.memory);

@@ -81,8 +81,20 @@ Task TierPlay::make_params(const Op& op) {
   if (op.kind == OpKind::kCopyParams || op.kind == OpKind::kWriteParams) {
     return params_of_chunk(op);
   }
-  if (op.kind == OpKind::kReadStates) return move_chunk(op);
   Task task;
+  if (keeps_remainders(shape_, op.group)) {
+    if (op.kind != OpKind::kUpdate) return task;
+    const int second = second_params_[static_cast<std::size_t>(chunk.group)];
+    task.reads = {part(second, chunk.begin, chunk.elems)};
+    task.writes = {params_at(op.chunk, false)};
+    task.work = [this, &chunk](const std::vector<Cells>& seen) {
+      expect(seen[0] == params_of(chunk.group, chunk.begin, seen[0].size(), version_),
+             "keeps another update's parameters");
+      return seen;
+    };
+    return task;
+  }
+  if (op.kind == OpKind::kReadStates) return move_chunk(op);
   if (op.kind != OpKind::kUpdate) return task;
   const bool from_ring = nvme(shape_.placement.optimizer);
   task.reads = {from_ring ? ring(ring_states_, chunk) : states_at(op.chunk, false)};
@@ -109,9 +121,12 @@ Task TierPlay::update_chunk(const Op& op) {
   const Placement& p = shape_.placement;
   const bool in_ring = nvme(p.optimizer);
   const Region states = in_ring ? ring(ring_states_, chunk) : states_at(op.chunk, false);
-  // Before there is a norm, nobody looks at one.
+  const bool split = keeps_remainders(shape_, g);
   task.reads = {states};
+  if (split) task.reads.push_back(params_at(op.chunk, false));
+  // Before there is a norm, nobody looks at one.
   if (!op.speculative) task.reads.push_back(whole(clip_));
+  const std::size_t first_grads = task.reads.size();
   if (p.gradients == Tier::kHost) {
     task.reads.push_back(summed_grads(g, chunk.begin, chunk.elems));
   } else {
@@ -124,16 +139,22 @@ Task TierPlay::update_chunk(const Op& op) {
   const Tier params = parameter_tier(shape_, g);
   if (params == Tier::kHost && !op.speculative) {
     task.writes.push_back(part(params_[at], chunk.begin, chunk.elems));
+  } else if (split) {
+    task.writes.push_back(part(second_params_[at], chunk.begin, chunk.elems));
   } else if (params != Tier::kHost && shape_.dtype != DType::kFloat32 &&
              (!op.speculative || writes_params_early(shape_, g))) {
     task.writes.push_back(ring(ring_weights_, chunk));
   }
   const std::int64_t step = op.speculative ? version_ : version_ - 1;
-  const std::size_t first_grads = op.speculative ? 1 : 2;
-  task.work = [this, &chunk, step, first_grads,
+  task.work = [this, &chunk, step, split, first_grads, clips = !op.speculative,
                n = task.writes.size()](const std::vector<Cells>& seen) {
-    if (first_grads == 2) {
-      expect_all(seen[1], thing(Thing::kClip, 0, 0, step), "clips by another step's norm");
+    if (split) {
+      expect(seen[1] == params_of(chunk.group, chunk.begin, seen[1].size(), step),
+             "joins remainders with another step's parameters");
+    }
+    if (clips) {
+      expect_all(seen[first_grads - 1], thing(Thing::kClip, 0, 0, step),
+                 "clips by another step's norm");
     }
     std::vector<Cells> grads{seen.begin() + static_cast<std::ptrdiff_t>(first_grads), seen.end()};
     expect_all(sum_of(grads), total(chunk.group, step), "updates with another step's gradients");

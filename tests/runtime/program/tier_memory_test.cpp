@@ -69,6 +69,11 @@ Away split(const StepShape& shape, std::size_t g) {
   return a;
 }
 
+// The optimizer's tier has the low halves of master weights whose bf16 parameters are on the host.
+bool has_remainders(const StepShape& shape, const Away& a) {
+  return shape.dtype == DType::kBFloat16 && a.params == Tier::kHost;
+}
+
 // By tier, bytes of parameters, master weights, moments and gradients.
 using TierBytes = std::array<std::int64_t, 3>;
 
@@ -86,7 +91,7 @@ TierBytes state_bytes(const StepShape& shape) {
     add(a.params, (group.resident ? group.elems : group.shard_elems) * (bf16 ? 2 : 4));
     add(Tier::kDevice, a.there * (bf16 ? 12 : 8));
     const bool own_master = bf16 || a.params != p.optimizer;
-    if (own_master) add(p.optimizer, a.away * 4);
+    if (own_master) add(p.optimizer, a.away * (has_remainders(shape, a) ? 2 : 4));
     for (int moment = 0; moment < 2; ++moment) {
       add(p.optimizer, a.away * (p.moments_dtype == DType::kFloat32 ? 4 : 2));
     }
@@ -180,22 +185,24 @@ TEST(TierMemory, MovedBytesAreTheTheorys) {
     const Placement& p = shape.placement;
     const Program program = write_train_step(shape);
     std::int64_t away = 0;
+    std::int64_t state_bytes = 0;
     std::int64_t to_device = 0;
     std::int64_t to_disk = 0;
     std::int64_t shards = 0;
     for (std::size_t g = 0; g < shape.groups.size(); ++g) {
       const Away a = split(shape, g);
       away += a.away;
+      state_bytes +=
+          a.away * (has_remainders(shape, a) ? 2 : 4) + 2 * a.away * size_of(p.moments_dtype);
       const bool states_have_them = choice.dtype == DType::kFloat32 && a.params == p.optimizer;
       if (a.params == Tier::kDevice) to_device += a.away;
       if (a.params == Tier::kNvme && !states_have_them) to_disk += a.away;
       shards += shape.groups[g].shard_elems * a.streams * 4;
     }
     const std::int64_t element = size_of(choice.dtype);
-    const std::int64_t state = 4 + 2 * size_of(p.moments_dtype);
     const bool disk_states = p.optimizer == Tier::kNvme;
-    ASSERT_EQ(moved(program, OpKind::kReadStates), disk_states ? away * state : 0);
-    ASSERT_EQ(moved(program, OpKind::kWriteStates), disk_states ? away * state : 0);
+    ASSERT_EQ(moved(program, OpKind::kReadStates), disk_states ? state_bytes : 0);
+    ASSERT_EQ(moved(program, OpKind::kWriteStates), disk_states ? state_bytes : 0);
     ASSERT_EQ(moved(program, OpKind::kCopyParams), to_device * element) << name_of(choice);
     ASSERT_EQ(moved(program, OpKind::kWriteParams), to_disk * element) << name_of(choice);
     const bool from_device = p.gradients == Tier::kDevice && p.optimizer != Tier::kDevice;

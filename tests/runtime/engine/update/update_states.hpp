@@ -32,6 +32,7 @@ inline GroupState update_state(DType weights, DType gradients) {
   state.moments[0] = wave(17, 2);
   state.moments[1] = wave(17, 3).square();
   state.grad_owned = wave(23, 4, scalar_type(gradients));
+  state.window = state.shard;
   state.segments = {{{0, 5}, true}, {{5, 23}, false}};
   return state;
 }
