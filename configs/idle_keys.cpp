@@ -110,6 +110,9 @@ class IdleKeys {
       if (offload.states_dtype != DType::kFloat32) drop("offload.states_dtype", why);
       if (offload.device_fraction != 0) drop("offload.device_fraction", why);
     }
+    if (offload.gradients == Tier::kDevice && offload.gradients_dtype != DType::kFloat32) {
+      drop("offload.gradients_dtype", "offload.gradients is device");
+    }
     if (offload.optimizer == Tier::kNvme) return;
     if (offload.image) {
       drop("offload.image", "offload.optimizer is not nvme, so no step is committed there");

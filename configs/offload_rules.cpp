@@ -30,6 +30,7 @@ class OffloadRules {
   std::vector<BrokenRule> check_all() {
     check_parameters();
     check_gradients();
+    check_gradients_dtype();
     check_activations();
     check_device_fraction();
     check_speculation();
@@ -64,6 +65,15 @@ class OffloadRules {
                  "device");
     }
     check_updated_off_device("offload.gradients", "gradients", tier);
+  }
+
+  void check_gradients_dtype() {
+    if (offload_.gradients_dtype == DType::kFloat32 || offload_.gradients == Tier::kDevice) return;
+    if (run_.train.dtype != DType::kBFloat16) {
+      broken("offload.gradients_dtype",
+             "bf16 needs train.dtype: bf16: a run in " + std::string(name_of(run_.train.dtype)) +
+                 " has gradients that bf16 cannot hold; set it, or leave this out");
+    }
   }
 
   void check_updated_off_device(std::string_view key, const std::string& name, Tier tier) {

@@ -169,6 +169,14 @@ Section offload_section() {
       .key("states_dtype", &O::states_dtype, one_of({"fp32", "bf16"}),
            "Type of offloaded moments; bf16 is rounded stochastically: not the bits of fp32.")
       .when("offload.optimizer is host or nvme")
+      .key(
+          "gradients_dtype", &O::gradients_dtype, one_of({"fp32", "bf16"}),
+          "Type of offloaded gradients, which are summed in fp32; bf16 is rounded to nearest, once "
+          "a step: not the bits of fp32. Those of parameters that several tensor-parallel ranks "
+          "or pipeline stages hold stay fp32.")
+      .when(
+          "offload.gradients is host or nvme, train.dtype is bf16, and a step has one micro-batch "
+          "or train.accumulation_order is layer")
       .key("chunk_bytes", &O::chunk_bytes, bytes(kSmallestChunk, kLargestChunk),
            "Optimizer states pass through the host in chunks: bytes of each fp32 array of one.")
       .when("offload.optimizer is host or nvme")

@@ -83,7 +83,7 @@ class Validator {
                        ? run_.parallel.data
                        : world_ / (run_.parallel.tensor * run_.parallel.pipeline);
     const std::int64_t one_pass = micro * dp;
-    if (global % one_pass == 0) return;
+    if (global % one_pass == 0) return check_gradients_dtype(global / one_pass);
     const std::int64_t below = global / one_pass * one_pass;
     const double accumulation = static_cast<double>(global) / static_cast<double>(one_pass);
     broken("train.global_batch",
@@ -93,6 +93,21 @@ class Validator {
                (below > 0
                     ? "; the nearest that fit are " + num(below) + " and " + num(below + one_pass)
                     : "; the smallest that fits is " + num(one_pass)));
+  }
+
+  // Only complete gradients are rounded.
+  void check_gradients_dtype(std::int64_t micro_batches) {
+    const OffloadOptions& offload = run_.offload;
+    if (offload.gradients == Tier::kDevice || offload.gradients_dtype == DType::kFloat32) return;
+    if (micro_batches == 1 || run_.train.accumulation_order == AccumulationOrder::kLayer) return;
+    const std::string key = "offload.gradients_dtype";
+    const std::string what = std::string(name_of(offload.gradients_dtype)) +
+                             " rounds complete gradients, and in train.accumulation_order: micro "
+                             "the host adds those of " +
+                             num(micro_batches) + " micro-batches a step; ";
+    broken(key, what + (run_.parallel.pipeline > 1
+                            ? "leave this out: a pipeline has no other order"
+                            : "set train.accumulation_order: layer, or leave this out"));
   }
 
   // Three decimals are enough to see that a ratio is not whole.

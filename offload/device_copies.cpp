@@ -3,6 +3,8 @@
 #include <cstring>
 #include <exception>
 
+#include "kernels/cpu/cast.hpp"
+
 namespace sluice {
 namespace {
 
@@ -17,6 +19,10 @@ class HostCopies final : public DeviceCopies {
   }
   void to_device(DevicePtr to, const void* from, std::int64_t bytes) override {
     move(reinterpret_cast<void*>(to.address()), from, bytes);
+  }
+  void to_host_bf16(void* to, DevicePtr from, std::int64_t elems) override {
+    convert(to, DType::kBFloat16, reinterpret_cast<const void*>(from.address()), DType::kFloat32,
+            elems);
   }
   [[nodiscard]] Ticket begun() override { return {}; }
   void settle() override {}

@@ -80,6 +80,9 @@ class DeviceCopies {
   // has completed. REQUIRES: bytes >= 0.
   virtual void to_host(void* to, DevicePtr from, std::int64_t bytes) = 0;
   virtual void to_device(DevicePtr to, const void* from, std::int64_t bytes) = 0;
+  // Copies `elems` fp32 values as bf16, rounded to nearest even; the rules of to_host(). A device
+  // with memory of its own rounds in place before the copy: `from` then holds no fp32 values.
+  virtual void to_host_bf16(void* to, DevicePtr from, std::int64_t elems) = 0;
   // A Ticket for all copies that the calling thread has begun. Any thread may wait; the wait blocks
   // the host.
   [[nodiscard]] virtual Ticket begun() = 0;

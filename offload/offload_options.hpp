@@ -32,6 +32,8 @@ struct OffloadOptions {
   std::vector<std::string> nvme_path;
   double device_fraction = 0.0;          // share of an offloaded state that stays on the device
   DType states_dtype = DType::kFloat32;  // dtype of the optimizer's moments off-device
+  // dtype of gradient shards off-device: fp32, or bf16 rounded to nearest even.
+  DType gradients_dtype = DType::kFloat32;
   // Optimizer states pass through the host in chunks. chunk_bytes: size of one fp32 array of a
   // chunk. chunks: chunks on the host at the same time.
   std::int64_t chunk_bytes = std::int64_t{16} << 20;

@@ -42,6 +42,8 @@ struct Placement {
   double device_fraction = 0;
   // Type of off-device moments: fp32, or bf16 with stochastic rounding.
   DType moments_dtype = DType::kFloat32;
+  // Type of off-device gradient shards (gradient_dtype()): fp32, or bf16 rounded to nearest even.
+  DType gradients_dtype = DType::kFloat32;
   std::int64_t chunk_elems = std::int64_t{4} << 20;  // a multiple of kChunkAlignElems
   int chunk_slots = 4;                               // slots of the ring
   // With states off-device: speculative updates of chunks whose gradients are complete early.
@@ -89,6 +91,14 @@ struct ShardShape {
 // Reduced gradients of several micro-batches are added up.
 [[nodiscard]] constexpr bool sums_micro_batches(const ShardShape& shape) {
   return shape.reduce_every == ReduceEvery::kMicroBatch && shape.micro_batches > 1;
+}
+
+// Type of the group's gradient shards. Only complete gradients are rounded, so gradients that the
+// host adds are fp32: those of replicas.
+[[nodiscard]] constexpr DType gradient_dtype(const ShardShape& shape, int g) {
+  const Placement& p = shape.placement;
+  const bool rounds = p.gradients != Tier::kDevice && !nth(shape.groups, g).add_replicas;
+  return rounds ? p.gradients_dtype : DType::kFloat32;
 }
 
 // Full gradients of all trained groups stay in memory between steps: in stages 0 and 1, and of a

@@ -107,6 +107,8 @@ class TableWriter {
     if (!has_gradient_shard(shape_)) return;
     row.array = StateArray::kGradientShard;
     row.tier = shape_.placement.gradients;
+    row.dtype = gradient_dtype(shape_, g);
+    row.element_bytes = size_of(row.dtype);
     row.elems = group.shard_elems;
     for (row.stream = 0; row.stream < nth(held_.gradient_streams, g); ++row.stream) {
       add(row);
@@ -174,15 +176,16 @@ class TableWriter {
     return store.queue_depth * grain + store.files * kPage + grains * kHashBytes;
   }
 
-  // Rows of one kind, tag and tier share a block. Collectives send parameters and full gradients,
-  // and in stage 0 reduced gradients. Units, libraries, sums over replicas and the store allocate
-  // their own memory.
+  // Rows of one kind, tag, tier and dtype share a block. Collectives send parameters and full
+  // gradients, and in stage 0 reduced gradients. Units, libraries, sums over replicas and the store
+  // allocate their own memory.
   void lay_out() {
     for (StateRow& row : table_.rows) {
       if (row.tier == Tier::kNvme) continue;
       const StateBlock block = block_of(row);
       const auto same = [&](const StateBlock& other) {
-        return other.array == block.array && other.tag == block.tag && other.tier == block.tier;
+        return other.array == block.array && other.tag == block.tag && other.tier == block.tier &&
+               other.dtype == block.dtype;
       };
       auto at = std::find_if(table_.blocks.begin(), table_.blocks.end(), same);
       if (at == table_.blocks.end()) at = table_.blocks.insert(at, block);

@@ -5,8 +5,8 @@
 //
 //   row      one array: of a group (parameters, master weights, a moment, gradients), or of the
 //            rank (constants, staging, the ring, inputs on NVMe, an image's records, ...)
-//   block    one allocation on the device or on the host: rows of one tag lie in it one after
-//            another. On NVMe every row has extents of its own: one for each place.
+//   block    one allocation on the device or on the host: rows of one tag and dtype lie in it one
+//            after another. On NVMe every row has extents of its own: one for each place.
 //
 // A row of a group holds elements [first, first + elems) of the rank's owned elements
 // (owned_elems). Full parameters and full gradients hold the whole group. The group's partition

@@ -5,7 +5,9 @@
 // the device at the same time. The executing thread's stream computes. Pool streams wait for no
 // other stream: marks are events on the stream that computes, and copies wait for marks.
 #include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/cuda/CUDAEvent.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -132,6 +134,20 @@ class CudaCopies final : public DeviceCopies {
     copy(reinterpret_cast<void*>(to.address()), from, bytes, cudaMemcpyHostToDevice);
   }
 
+  // Rounds element 0, then [1, 2), [2, 4), [4, 8), ...: from the second on, the bf16 values of a
+  // part lie in front of its fp32 values and behind those of the parts before, which are not
+  // needed.
+  void to_host_bf16(void* to, DevicePtr from, std::int64_t elems) override {
+    translated("rounding gradients on " + name_, [&] {
+      for (std::int64_t first = 0; first < elems;) {
+        const std::int64_t n = std::min(std::max<std::int64_t>(first, 1), elems - first);
+        view(from + first * 2, n, at::kBFloat16).copy_(view(from + first * 4, n, at::kFloat));
+        first += n;
+      }
+    });
+    to_host(to, from, elems * 2);
+  }
+
   [[nodiscard]] Ticket begun() override {
     const std::string what = "copies of " + name_;
     return Ticket(std::make_shared<Begun>(record(what, kSleeps), what));
@@ -175,6 +191,13 @@ class CudaCopies final : public DeviceCopies {
     const std::string what_;
   };
 
+  [[nodiscard]] at::Tensor view(DevicePtr memory, std::int64_t elems, at::ScalarType type) const {
+    const at::Device device(at::kCUDA, device_);
+    return at::for_blob(reinterpret_cast<void*>(memory.address()), {elems})
+        .options(at::TensorOptions().dtype(type).device(device))
+        .target_device(device)
+        .make_tensor();
+  }
   [[nodiscard]] c10::cuda::CUDAStream stream() const {
     return c10::cuda::getCurrentCUDAStream(device_);
   }

@@ -92,7 +92,8 @@ Placement placement_of(const OffloadOptions& offload) {
                       .gradients = offload.gradients,
                       .activations = offload.activations,
                       .device_fraction = offload.device_fraction,
-                      .moments_dtype = offload.states_dtype};
+                      .moments_dtype = offload.states_dtype,
+                      .gradients_dtype = offload.gradients_dtype};
   placement.chunk_elems =
       std::max(kChunkAlignElems, offload.chunk_bytes / 4 / kChunkAlignElems * kChunkAlignElems);
   placement.chunk_slots = offload.chunks;
@@ -241,7 +242,9 @@ std::string_view name_of(RecomputeMode mode) {
 ReduceEvery reduce_every_of(const EngineOptions& options) {
   const bool alone = options.model.on_gpu && options.dp == 1;
   const bool there = options.offload.gradients == Tier::kDevice;
-  return alone && there ? ReduceEvery::kStep : options.zero.reduce_every;
+  const bool layers = options.train.accumulation_order == AccumulationOrder::kLayer;
+  const bool complete = !there && layers && options.offload.gradients_dtype != DType::kFloat32;
+  return (alone && there) || complete ? ReduceEvery::kStep : options.zero.reduce_every;
 }
 
 bool gradients_add(const EngineOptions& options) {

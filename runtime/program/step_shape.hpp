@@ -110,6 +110,11 @@ struct StepShape : ShardShape {
 // writes the group has its own stream, and the streams are added before the norm. The sum is then
 // bit-identical in layer-major order and in micro-batch order.
 [[nodiscard]] int gradient_streams(const StepShape& shape, int group);
+// Bytes of `elems` elements of one of the group's gradient streams, in the dtype of its shards.
+[[nodiscard]] inline std::int64_t gradient_bytes(const StepShape& shape, int group,
+                                                 std::int64_t elems) {
+  return elems * size_of(gradient_dtype(shape, group));
+}
 // The stream that a unit adds to.
 [[nodiscard]] int gradient_stream(const StepShape& shape, int unit, int group);
 

@@ -116,6 +116,9 @@ void add_training(const EngineOptions& options, Settings& out) {
   out.add("offload.states_dtype", options.offload.optimizer == Tier::kDevice
                                       ? name_of(DType::kFloat32)
                                       : name_of(options.offload.states_dtype));
+  out.add("offload.gradients_dtype", options.offload.gradients == Tier::kDevice
+                                         ? name_of(DType::kFloat32)
+                                         : name_of(options.offload.gradients_dtype));
   out.add("data-parallel ranks", std::to_string(options.dp));
   out.add("parallel.tensor", std::to_string(options.part.tensor));
   out.add("parallel.pipeline", std::to_string(options.part.stages));

@@ -36,6 +36,7 @@ class Recorded final : public DeviceCopies {
   void to_host(void* /*to*/, DevicePtr /*from*/, std::int64_t /*bytes*/) override {
     calls.emplace_back("copy");
   }
+  void to_host_bf16(void* /*to*/, DevicePtr /*from*/, std::int64_t /*elems*/) override {}
   void to_device(DevicePtr /*to*/, const void* /*from*/, std::int64_t /*bytes*/) override {}
   [[nodiscard]] Ticket begun() override { return {}; }
   void settle() override {

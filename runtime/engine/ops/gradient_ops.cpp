@@ -129,9 +129,9 @@ std::int64_t GradientOps::sum_in_place(Communicator& comm, int g, std::int64_t o
 }
 
 void GradientOps::add_on_host(Communicator& comm, const ReplicaPiece& piece) {
-  float* const grads =
-      piece.begin + (on_host() ? tiers_->host_gradients(piece.group)
-                               : store_.group(piece.group).grad_owned.data_ptr<float>());
+  float* const grads = on_host()
+                           ? on_host_fp32(piece)
+                           : store_.group(piece.group).grad_owned.data_ptr<float>() + piece.begin;
   float* const staging = memory_.replica_staging.data_ptr<float>();
   float* const mine = staging + comm.rank() * piece.elems;
   const auto bytes = static_cast<std::size_t>(piece.elems) * sizeof(float);
@@ -148,7 +148,7 @@ void GradientOps::add_on_gpu(Communicator& comm, const ReplicaPiece& piece) {
   const at::Tensor all = memory_.replica_staging.narrow(0, 0, comm.size() * piece.elems)
                              .view({comm.size(), piece.elems});
   const std::int64_t bytes = piece.elems * std::int64_t{sizeof(float)};
-  float* const host = on_host() ? tiers_->host_gradients(piece.group) + piece.begin : nullptr;
+  float* const host = on_host() ? on_host_fp32(piece) : nullptr;
   at::Tensor own = on_host()
                        ? all.select(0, comm.rank())
                        : store_.group(piece.group).grad_owned.narrow(0, piece.begin, piece.elems);
@@ -165,6 +165,10 @@ void GradientOps::add_on_gpu(Communicator& comm, const ReplicaPiece& piece) {
 
 void GradientOps::settle_replicas() {
   if (std::exchange(returning_, false)) copies_->settle();
+}
+
+float* GradientOps::on_host_fp32(const ReplicaPiece& piece) const {
+  return reinterpret_cast<float*>(tiers_->host_gradients(piece.group)) + piece.begin;
 }
 
 bool GradientOps::on_host() const { return setup_.shape().placement.gradients == Tier::kHost; }

@@ -42,6 +42,8 @@ class GradientOps {
   void add_on_host(Communicator& comm, const ReplicaPiece& piece);
   void add_on_gpu(Communicator& comm, const ReplicaPiece& piece);
   [[nodiscard]] bool on_host() const;
+  // Gradients of replicas, which are fp32 on every tier (gradient_dtype()).
+  [[nodiscard]] float* on_host_fp32(const ReplicaPiece& piece) const;
   [[nodiscard]] bool is_there(const float* input, const float* output) const;
 
   const EngineSetup& setup_;

@@ -90,7 +90,8 @@ std::vector<double> NormOps::gradient_sums(int group) const {
   if (tiers_ != nullptr && tiers_->sums_squares(group)) return {tiers_->sum_squares(group)};
   const std::int64_t shard_elems = nth(setup_.shape().groups, group).shard_elems;
   if (setup_.shape().placement.gradients == Tier::kHost) {
-    return {sum_squares(tiers_->host_gradients(group), shard_elems)};
+    const DType dtype = gradient_dtype(setup_.shape(), group);
+    return {sum_squares(tiers_->host_gradients(group), dtype, shard_elems)};
   }
   return shard_sum_squares(store_.group(group).grad_owned, shard_elems);
 }

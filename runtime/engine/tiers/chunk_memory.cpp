@@ -16,11 +16,9 @@ std::uint16_t* ChunkMemory::remainders(const Chunk& chunk, At at) const {
       state(chunk, group(chunk).remainders, layout_.master, at));
 }
 
-float* ChunkMemory::gradients(const Chunk& chunk) const {
-  if (shape_.placement.gradients != Tier::kHost) {
-    return reinterpret_cast<float*>(slot(chunk, layout_.grads));
-  }
-  return reinterpret_cast<float*>(store_.host(group(chunk).grads[0])) + chunk.begin;
+std::byte* ChunkMemory::gradients(const Chunk& chunk) const {
+  if (shape_.placement.gradients != Tier::kHost) return slot(chunk, layout_.grads);
+  return store_.host(group(chunk).grads[0], chunk.begin);
 }
 
 std::byte* ChunkMemory::new_weights(const Chunk& chunk, At at) const {

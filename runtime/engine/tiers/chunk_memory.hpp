@@ -39,8 +39,8 @@ class ChunkMemory {
   [[nodiscard]] float* master(const Chunk& chunk, At at = At::kCurrent) const;
   // REQUIRES: the group keeps remainders in place of master weights.
   [[nodiscard]] std::uint16_t* remainders(const Chunk& chunk, At at = At::kCurrent) const;
-  // Of gradient stream 0.
-  [[nodiscard]] float* gradients(const Chunk& chunk) const;
+  // Of gradient stream 0, in gradient_dtype().
+  [[nodiscard]] std::byte* gradients(const Chunk& chunk) const;
   // In the slot. REQUIRES: gradients on NVMe.
   [[nodiscard]] std::byte* gradient_stream(const Chunk& chunk, std::size_t stream) const {
     return slot(chunk, layout_.grads + static_cast<std::int64_t>(stream) * layout_.grad_stride);

@@ -208,8 +208,8 @@ Ticket ChunkUpdates::read_grads(const Chunk& chunk) {
 void ChunkUpdates::add_streams(const Chunk& chunk) {
   if (shape_.placement.gradients != Tier::kNvme) return;
   for (std::size_t s = 1; s < memory_.group(chunk).grads.size(); ++s) {
-    add_to(memory_.gradients(chunk), memory_.gradient_stream(chunk, s), DType::kFloat32,
-           chunk.elems, true);
+    add_to(reinterpret_cast<float*>(memory_.gradients(chunk)), memory_.gradient_stream(chunk, s),
+           DType::kFloat32, chunk.elems, true);
   }
 }
 
@@ -229,7 +229,8 @@ void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byt
   const OffDeviceGroup& g = memory_.group(chunk);
   const bool elsewhere = to == At::kOther;
   const OptimizerRule& rule = rule_of(optimizer_.type);
-  const float* const grads = memory_.gradients(chunk);
+  const std::byte* const grads = memory_.gradients(chunk);
+  const DType grad_dtype = gradient_dtype(shape_, chunk.group);
   const DType moments_dtype = shape_.placement.moments_dtype;
   for (const ShardSegment& segment : g.segments) {
     const std::int64_t begin = std::max(segment.range.begin, chunk.begin) - chunk.begin;
@@ -255,7 +256,8 @@ void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byt
     args.moments_dtype = moments_dtype;
     args.rounding_seed = seed_;
     args.rounding_element = g.first_element + chunk.begin + begin;
-    args.grad = grads + begin;
+    args.grad = grads + begin * size_of(grad_dtype);
+    args.grad_dtype = grad_dtype;
     args.weights_dtype = shape_.dtype;
     if (weights != nullptr) args.weights_out = weights + begin * size_of(shape_.dtype);
     args.n = end - begin;
@@ -272,7 +274,7 @@ void ChunkUpdates::copy_params(const Chunk& chunk) {
 void ChunkUpdates::sum_squares(const Chunk& chunk) {
   add_streams(chunk);
   std::vector<double>& sums = nth(block_sums_, chunk.group);
-  sum_squares_blocks(memory_.gradients(chunk), DType::kFloat32, chunk.elems,
+  sum_squares_blocks(memory_.gradients(chunk), gradient_dtype(shape_, chunk.group), chunk.elems,
                      sums.data() + chunk.begin / kChunkAlignElems);
 }
 

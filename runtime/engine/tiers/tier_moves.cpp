@@ -54,47 +54,55 @@ Ticket TierMoves::move_bucket(const Program& program, const Op& op, std::byte* h
   const std::vector<BucketPiece>& pieces = nth(program.buckets, op.bucket);
   return issue_all(pieces.size(), [&](std::size_t i) {
     const BucketPiece& piece = pieces[i];
-    std::byte* const at = std::exchange(host, host + piece.elems * 4);
-    return op.kind == OpKind::kReadBucket
-               ? store_.read(grads(piece), piece.begin, piece.elems, at)
-               : store_.write(grads(piece), piece.begin, piece.elems, at);
+    const RowId row = grads(piece);
+    std::byte* const at = std::exchange(host, host + piece.elems * store_.row(row).element_bytes);
+    return op.kind == OpKind::kReadBucket ? store_.read(row, piece.begin, piece.elems, at)
+                                          : store_.write(row, piece.begin, piece.elems, at);
   });
 }
 
+std::byte* TierMoves::place_of(const BucketPiece& piece, std::byte*& host) const {
+  const RowId row = grads(piece);
+  const std::int64_t size = store_.row(row).element_bytes;
+  if (!store_.on_nvme(row)) return store_.host(row) + piece.begin * size;
+  return std::exchange(host, host + piece.elems * size);
+}
+
 // Copies a reduced bucket to the gradient shards on the host, or to `host` for a write to NVMe.
-// Only gradients that the host adds pass through the bounce buffer.
 void TierMoves::store_grads(const Program& program, const Op& op, DevicePtr reduced,
                             std::byte* host) {
+  if (op.accumulate) return add_grads(nth(program.buckets, op.bucket), reduced, host);
   DeviceCopies& device = copies_.device();
-  const std::vector<BucketPiece>& pieces = nth(program.buckets, op.bucket);
-  // Calls store(to, first, n) for each run of elements [begin, end) of the bucket that has one
-  // place.
-  const auto each = [&](std::int64_t begin, std::int64_t end, const auto& store) {
+  for (const BucketPiece& piece : nth(program.buckets, op.bucket)) {
+    std::byte* const to = place_of(piece, host);
+    const DevicePtr from = std::exchange(reduced, reduced + piece.elems * 4);
+    if (store_.row(grads(piece)).dtype == DType::kBFloat16) {
+      device.to_host_bf16(to, from, piece.elems);
+    } else if (device.is_host()) {  // on the compute threads
+      convert(to, DType::kFloat32, reinterpret_cast<const void*>(from.address()), DType::kFloat32,
+              piece.elems);
+    } else {
+      device.to_host(to, from, piece.elems * 4);
+    }
+  }
+}
+
+// Adds a reduced bucket to what store_grads() would overwrite. Gradients of a device with memory of
+// its own pass through the bounce buffer.
+void TierMoves::add_grads(const std::vector<BucketPiece>& pieces, DevicePtr reduced,
+                          std::byte* host) {
+  std::int64_t elems = 0;
+  for (const BucketPiece& piece : pieces) elems += piece.elems;
+  copies_.bring(reduced, elems, [&](const float* values, std::int64_t begin, std::int64_t count) {
     std::int64_t at = 0;
     std::byte* staged = host;
     for (const BucketPiece& piece : pieces) {
-      const RowId row = grads(piece);
-      const bool on_nvme = store_.on_nvme(row);
-      auto* to = reinterpret_cast<float*>(on_nvme ? staged : store_.host(row) + piece.begin * 4);
+      auto* const sums = reinterpret_cast<float*>(place_of(piece, staged));
       const std::int64_t first = std::max(begin, at);
-      const std::int64_t n = std::min(end, at + piece.elems) - first;
-      if (n > 0) store(to + (first - at), first, n);
+      const std::int64_t n = std::min(begin + count, at + piece.elems) - first;
+      if (n > 0) add_to(sums + (first - at), values + (first - begin), DType::kFloat32, n, true);
       at += piece.elems;
-      if (on_nvme) staged += piece.elems * 4;
     }
-  };
-  std::int64_t elems = 0;
-  for (const BucketPiece& piece : pieces) elems += piece.elems;
-  if (!op.accumulate && !device.is_host()) {
-    each(0, elems, [&](float* to, std::int64_t first, std::int64_t n) {
-      device.to_host(to, reduced + first * 4, n * 4);
-    });
-    return;
-  }
-  copies_.bring(reduced, elems, [&](const float* values, std::int64_t begin, std::int64_t count) {
-    each(begin, begin + count, [&](float* to, std::int64_t first, std::int64_t n) {
-      add_to(to, values + (first - begin), DType::kFloat32, n, op.accumulate);
-    });
   });
 }
 

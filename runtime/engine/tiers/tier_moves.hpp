@@ -36,6 +36,9 @@ class TierMoves {
   void fetch_shard(const Op& op, const std::byte* staging, DevicePtr gathered);
   [[nodiscard]] Ticket move_bucket(const Program& program, const Op& op, std::byte* host);
   void store_grads(const Program& program, const Op& op, DevicePtr reduced, std::byte* host);
+  void add_grads(const std::vector<BucketPiece>& pieces, DevicePtr reduced, std::byte* host);
+  // Where the piece's gradients are stored on the host. For a row on NVMe: `host`, which moves on.
+  [[nodiscard]] std::byte* place_of(const BucketPiece& piece, std::byte*& host) const;
   [[nodiscard]] RowId grads(const BucketPiece& piece) const;
 
   ShardStore& store_;

@@ -183,9 +183,7 @@ void TierStore::withdraw_image() {
   if (keeps_image()) store_.nvme()->withdraw_image();
 }
 
-float* TierStore::host_gradients(int g) const {
-  return reinterpret_cast<float*>(store_.host(group(g).grads[0]));
-}
+std::byte* TierStore::host_gradients(int g) const { return store_.host(group(g).grads[0]); }
 
 std::int64_t TierStore::nvme_bytes() const {
   return store_.nvme() != nullptr ? store_.nvme()->total_bytes() : 0;

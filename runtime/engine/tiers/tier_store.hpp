@@ -86,8 +86,8 @@ class TierStore {
   [[nodiscard]] Ticket run(const Program& program, const Op& op, DevicePtr device_arena);
 
   [[nodiscard]] std::byte* host_arena() const { return arena_.data(); }
-  // This rank's gradient shard. REQUIRES: gradients on the host.
-  [[nodiscard]] float* host_gradients(int g) const;
+  // This rank's gradient shard, in gradient_dtype(). REQUIRES: gradients on the host.
+  [[nodiscard]] std::byte* host_gradients(int g) const;
   void add_gradient_streams(int g) { moves_->add_gradient_streams(g); }
   // Whether kSumSquares sums the squares of the gradient shard; their sum. REQUIRES: it has run.
   [[nodiscard]] bool sums_squares(int g) const { return updates_->sums_squares(g); }

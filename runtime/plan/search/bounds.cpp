@@ -89,7 +89,11 @@ Work work_of(const StepShape& shape) {
     work.disk_reads += left;
     work.disk_writes += left;
   }
-  if (shape.placement.gradients == Tier::kNvme) work.disk_writes += 4 * shards * micro_batches;
+  if (shape.placement.gradients == Tier::kNvme) {
+    const bool once = shape.reduce_every == ReduceEvery::kStep;
+    const auto size = static_cast<double>(size_of(shape.placement.gradients_dtype));
+    work.disk_writes += size * shards * (once ? 1 : micro_batches);
+  }
   return work;
 }
 

@@ -58,6 +58,22 @@ void suggest_bf16_moments(Planner& planner, const PlanQuestion& question,
   find_with("bf16 moments", planner, asked, question, away, result);
 }
 
+void suggest_bf16_gradients(Planner& planner, const PlanQuestion& question,
+                            const SearchLimits& limits, SearchResult& result) {
+  if (result.suggestions.empty() || question.options.train.dtype != DType::kBFloat16 ||
+      question.options.offload.gradients_dtype == DType::kBFloat16) {
+    return;
+  }
+  EngineOptions asked = on_best_mesh(question, result);
+  asked.offload.gradients_dtype = DType::kBFloat16;
+  SearchLimits away = limits;
+  away.allowed = [&limits](const EngineOptions& options) {  // on the device gradients stay fp32
+    return options.offload.gradients != Tier::kDevice &&
+           (!limits.allowed || limits.allowed(options));
+  };
+  find_with("bf16 gradients", planner, asked, question, away, result);
+}
+
 void suggest_bf16(const MachineProfile& machine, const PlanQuestion& question,
                   const SearchLimits& limits, SearchResult& result) {
   const EngineOptions& options = question.options;

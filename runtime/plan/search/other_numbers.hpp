@@ -14,6 +14,10 @@ namespace sluice {
 void suggest_bf16_moments(Planner& planner, const PlanQuestion& question,
                           const SearchLimits& limits, SearchResult& result);
 
+// Gradients off the device in bf16, of a run in bf16.
+void suggest_bf16_gradients(Planner& planner, const PlanQuestion& question,
+                            const SearchLimits& limits, SearchResult& result);
+
 // train.dtype bf16 in place of fp32, on a GPU.
 void suggest_bf16(const MachineProfile& machine, const PlanQuestion& question,
                   const SearchLimits& limits, SearchResult& result);

@@ -148,6 +148,7 @@ class Search {
       const bool layer = order == AccumulationOrder::kLayer;
       if (layer && (micro_batches_of(options) == 1 || options.parallel.pipeline > 1)) continue;
       options.train.accumulation_order = order;
+      if (!stores_complete_gradients(options)) continue;
       if (limits_.allowed && !limits_.allowed(options)) continue;
       add_recompute(options);
     }

@@ -76,6 +76,12 @@ bool has_meaning(const Rung& rung, int stage) {
          (rung.parameters == Tier::kDevice || stage == 3);
 }
 
+bool stores_complete_gradients(const EngineOptions& options) {
+  return options.offload.gradients == Tier::kDevice ||
+         options.offload.gradients_dtype == DType::kFloat32 || micro_batches_of(options) == 1 ||
+         options.train.accumulation_order == AccumulationOrder::kLayer;
+}
+
 void place(EngineOptions& options, const Rung& rung) {
   options.offload.optimizer = rung.optimizer;
   options.offload.gradients = rung.gradients;
@@ -119,6 +125,8 @@ std::vector<Setting> differences(const EngineOptions& from, const EngineOptions&
       number_text(to.offload.device_fraction));
   add("offload.states_dtype", from.offload.states_dtype, to.offload.states_dtype,
       std::string(name_of(to.offload.states_dtype)));
+  add("offload.gradients_dtype", from.offload.gradients_dtype, to.offload.gradients_dtype,
+      std::string(name_of(to.offload.gradients_dtype)));
   add("offload.speculate", from.offload.speculate, to.offload.speculate,
       to.offload.speculate == Speculation::kAuto ? "auto" : "never");
   if (uses_nvme(to.offload) && from.offload.nvme_path.empty()) {

@@ -35,6 +35,9 @@ struct Rung {
 [[nodiscard]] std::span<const Rung> placement_ladder();
 [[nodiscard]] bool has_meaning(const Rung& rung, int zero_stage);
 void place(EngineOptions& options, const Rung& rung);
+// False where bf16 gradients off the device would be rounded before they are complete: several
+// micro-batches in micro order.
+[[nodiscard]] bool stores_complete_gradients(const EngineOptions& options);
 
 // Lists meshes of as many ranks as the options have, the given mesh first. Each mesh cuts the model
 // and divides `samples` a step evenly. Tensor-parallel ranks stay within a node, with sequence

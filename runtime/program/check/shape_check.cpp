@@ -41,8 +41,9 @@ void check_shape(const StepShape& shape) {
   }
   check(shape.dp > 0 && shape.micro_batches > 0 && shape.prefetch_units >= 0, "a step's counts");
   const bool whole = shape.stage < 2 || keeps_full_gradients(shape);
-  check(whole || shape.frozen || shape.reduce_every == ReduceEvery::kMicroBatch,
-        "ranks without full gradients reduce every micro-batch");
+  check(
+      whole || shape.frozen || shape.layer_major || shape.reduce_every == ReduceEvery::kMicroBatch,
+      "ranks without full gradients reduce every micro-batch, or once in layer order");
   const Placement& p = shape.placement;
   check(p.parameters == Tier::kDevice || shape.stage == 3, "parameters leave in stage 3");
   check(p.gradients == Tier::kDevice || shape.stage >= 2, "gradients leave in stages 2 and 3");
@@ -53,6 +54,9 @@ void check_shape(const StepShape& shape) {
                                  p.optimizer == Tier::kDevice && !shape.frozen),
         "gathers round master weights of stage 3 that are on the device");
   check(p.device_fraction == 0 || only_states, "a share stays only of the states");
+  check(p.gradients_dtype == DType::kFloat32 || p.gradients == Tier::kDevice || shape.frozen ||
+            !sums_micro_batches(shape),
+        "only complete gradients are rounded");
   const bool replicas = std::any_of(shape.groups.begin(), shape.groups.end(),
                                     [](const GroupShape& group) { return group.add_replicas; });
   if (replicas && p.gradients == Tier::kNvme && !shape.frozen) {

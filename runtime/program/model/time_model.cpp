@@ -45,7 +45,7 @@ class Pricing {
       case Lane::kHost:
         return host(op);
       case Lane::kToHost:
-        return over(static_cast<double>(op.moved_bytes), rates_.d2h_bps);
+        return over(static_cast<double>(op.moved_bytes), rates_.d2h_bps) + rounding_grads(op);
       case Lane::kToDevice:
         return over(static_cast<double>(op.moved_bytes), rates_.h2d_bps);
       case Lane::kDisk:
@@ -149,6 +149,17 @@ class Pricing {
     const std::int64_t elems = nth(shape_.groups, op.group).shard_elems;
     return over(static_cast<double>(bytes * elems), rates_.device_memory_bps);
   }
+  // The device rounds reduced gradients before their copy: it reads 4 bytes and writes 2.
+  double rounding_grads(const Op& op) const {
+    if (op.kind != OpKind::kStoreGrads) return 0;
+    double bytes = 0;
+    for (const BucketPiece& piece : nth(program_.buckets, op.bucket)) {
+      const DType dtype = gradient_dtype(shape_, piece.group);
+      if (dtype != DType::kFloat32)
+        bytes += static_cast<double>(piece.elems * (4 + size_of(dtype)));
+    }
+    return over(bytes, rates_.device_memory_bps);
+  }
   double compute(const Op& op) const {
     switch (op.kind) {
       case OpKind::kGather:
@@ -186,12 +197,12 @@ class Pricing {
     for (const Op& other : program_.ops) {
       if (other.kind == OpKind::kSumSquares) summed[static_cast<std::size_t>(other.group)] = true;
     }
-    double elems = 0;
+    double words = 0;  // of 4 bytes
     for (int g = 0; g < static_cast<int>(shape_.groups.size()); ++g) {
       if (is_frozen(shape_, g) || summed[static_cast<std::size_t>(g)]) continue;
-      elems += static_cast<double>(owned_elems(shape_, g));
+      words += static_cast<double>(gradient_bytes(shape_, g, owned_elems(shape_, g))) / 4;
     }
-    return exchanges(op) + adding(elems, 0, shape_.placement.gradients);
+    return exchanges(op) + adding(words, 0, shape_.placement.gradients);
   }
   // A single rank copies or adds the data that several ranks would send.
   double comm(const Op& op) const {
@@ -216,9 +227,10 @@ class Pricing {
   }
   double host(const Op& op) const {
     const Chunk& chunk = nth(program_.chunks, op.chunk);
-    const auto elems = static_cast<double>(chunk.elems);
     if (op.kind != OpKind::kUpdate) {
-      return over(4 * elems * gradient_streams(shape_, chunk.group), rates_.host_memory_bps);
+      const std::int64_t bytes = gradient_bytes(shape_, chunk.group, chunk.elems);
+      return over(static_cast<double>(bytes * gradient_streams(shape_, chunk.group)),
+                  rates_.host_memory_bps);
     }
     if (chunk.speculated && !op.speculative) return kept_update(chunk);
     const bool elsewhere = op.speculative && shape_.placement.optimizer == Tier::kHost;

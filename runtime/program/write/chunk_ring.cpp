@@ -110,8 +110,10 @@ ChunkLayout chunk_layout(const StepShape& shape) {
     layout.weights = part(size_of(shape.dtype) * elems);
   }
   if (shape.placement.gradients != Tier::kHost) {
-    layout.grad_stride = round_up(4 * elems, kHostAlignBytes);
-    const int streams = shape.placement.gradients == Tier::kNvme ? most_streams(shape) : 1;
+    const bool on_nvme = shape.placement.gradients == Tier::kNvme;
+    const DType dtype = on_nvme ? shape.placement.gradients_dtype : DType::kFloat32;
+    layout.grad_stride = round_up(size_of(dtype) * elems, kHostAlignBytes);
+    const int streams = on_nvme ? most_streams(shape) : 1;
     layout.grads = part(layout.grad_stride * streams);
   }
   return layout;

@@ -125,6 +125,7 @@ void EarlyUpdates::read_some() {
 void EarlyUpdates::read(Early& early) {
   const int c = early.chunk;
   const std::int64_t elems = ring_.chunk(c).elems;
+  const std::int64_t bytes = gradient_bytes(shape_, ring_.chunk(c).group, elems);
   Chunk& chunk = nth(builder_.program().chunks, c);
   chunk.speculated = true;
   chunk.second = true;
@@ -142,9 +143,9 @@ void EarlyUpdates::read(Early& early) {
   }
   summed.insert(summed.end(), users.begin(), users.end());
   if (shape_.placement.gradients == Tier::kDevice) {
-    users = {emit(OpKind::kCopyGrads, Lane::kToHost, c, std::move(summed), 4 * elems)};
+    users = {emit(OpKind::kCopyGrads, Lane::kToHost, c, std::move(summed), bytes)};
   } else {
-    const OpId read = emit(OpKind::kReadGrads, Lane::kDisk, c, std::move(summed), 4 * elems);
+    const OpId read = emit(OpKind::kReadGrads, Lane::kDisk, c, std::move(summed), bytes);
     early.summed = emit(OpKind::kSumSquares, Lane::kHost, c, {read}, 0);
     users = {early.summed};
   }

@@ -153,10 +153,14 @@ void GradFlow::reduce(const std::vector<BucketPiece>& pieces, int micro_batch) {
   }
 }
 
-// Adds a reduced bucket to shards on the host or on NVMe. Returns the last operation.
+// Stores a reduced bucket in shards on the host or on NVMe, rounded to their dtype. Returns the
+// last operation.
 OpId GradFlow::store(OpId reduction, BufferId reduced, std::vector<BufferId>& staging) {
   const Op& reduce = builder_.op(reduction);
-  const std::int64_t bytes = nth(builder_.program().buffers, reduced).bytes;
+  std::int64_t bytes = 0;
+  for (const BucketPiece& piece : builder_.bucket(reduce.bucket)) {
+    bytes += gradient_bytes(shape_, piece.group, piece.elems);
+  }
   const bool disk = shape_.placement.gradients == Tier::kNvme;
   Op store{.kind = OpKind::kStoreGrads, .lane = Lane::kToHost, .micro_batch = reduce.micro_batch};
   store.bucket = reduce.bucket;

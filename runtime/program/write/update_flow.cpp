@@ -47,11 +47,13 @@ void UpdateFlow::read(int c) {
   arrivals = ring_.state_users(c);
   if (shape_.placement.gradients == Tier::kHost) return;
   std::vector<OpId>& users = ring_.grad_users(c);
+  const int g = ring_.chunk(c).group;
+  const std::int64_t bytes = gradient_bytes(shape_, g, elems);
   if (shape_.placement.gradients == Tier::kDevice) {
-    users = {ring_.emit(OpKind::kCopyGrads, Lane::kToHost, c, users, 4 * elems)};
+    users = {ring_.emit(OpKind::kCopyGrads, Lane::kToHost, c, users, bytes)};
   } else {
-    const int streams = gradient_streams(shape_, ring_.chunk(c).group);
-    users = {ring_.emit(OpKind::kReadGrads, Lane::kDisk, c, users, 4 * elems * streams)};
+    const std::int64_t streams = gradient_streams(shape_, g);
+    users = {ring_.emit(OpKind::kReadGrads, Lane::kDisk, c, users, bytes * streams)};
   }
   arrivals.insert(arrivals.end(), users.begin(), users.end());
 }
@@ -148,12 +150,13 @@ void UpdateFlow::finish(Op& norm, const GradFlow& grads) {
   norm.waits.insert(norm.waits.end(), early.begin(), early.end());
   for (int c = 0; c < ring_.size(); ++c) {
     if (ring_.chunk(c).speculated) continue;
-    const int streams = gradient_streams(shape_, ring_.chunk(c).group);
+    const int g = ring_.chunk(c).group;
+    const std::int64_t streams = gradient_streams(shape_, g);
     std::vector<OpId> waits = ring_.grad_users(c);
-    const std::vector<OpId> stored = grads.stored(ring_.chunk(c).group);
+    const std::vector<OpId> stored = grads.stored(g);
     waits.insert(waits.end(), stored.begin(), stored.end());
     const OpId read = ring_.emit(OpKind::kReadGrads, Lane::kDisk, c, std::move(waits),
-                                 4 * ring_.chunk(c).elems * streams);
+                                 gradient_bytes(shape_, g, ring_.chunk(c).elems) * streams);
     const OpId sum = ring_.emit(OpKind::kSumSquares, Lane::kHost, c, {read}, 0);
     ring_.grad_users(c) = {sum};
     norm.waits.push_back(sum);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "kernels/cpu/cast.hpp"
 
 namespace sluice::testing {
 namespace {
@@ -158,6 +159,23 @@ void ApartDevice::after(const Mark& mark) {
 void ApartDevice::to_host(void* to, DevicePtr from, std::int64_t bytes) {
   if (!is_apart(from.address())) throw Error("what is copied to the host is on the host");
   copy(to, reinterpret_cast<const void*>(from.address() & ~kApart), bytes, true);
+}
+
+// In ascending order no value is overwritten before it is rounded.
+void ApartDevice::to_host_bf16(void* to, DevicePtr from, std::int64_t elems) {
+  Lane* const here = lane();
+  if (here == nullptr) throw Error("a copy on a thread that has not begun");
+  if (!is_apart(from.address())) throw Error("what is rounded on the device is on the host");
+  auto* const values = reinterpret_cast<std::byte*>(from.address() & ~kApart);
+  here->stream->add([values, elems] {
+    for (std::int64_t i = 0; i < elems; ++i) {
+      float value = 0;
+      std::memcpy(&value, values + 4 * i, sizeof value);
+      const std::uint16_t bits = bf16_bits(value);
+      std::memcpy(values + 2 * i, &bits, sizeof bits);
+    }
+  });
+  to_host(to, from, 2 * elems);
 }
 
 void ApartDevice::to_device(DevicePtr to, const void* from, std::int64_t bytes) {

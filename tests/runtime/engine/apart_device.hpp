@@ -32,6 +32,7 @@ class ApartDevice final : public DeviceCopies {
   [[nodiscard]] Mark mark() override;
   void after(const Mark& mark) override;
   void to_host(void* to, DevicePtr from, std::int64_t bytes) override;
+  void to_host_bf16(void* to, DevicePtr from, std::int64_t elems) override;
   void to_device(DevicePtr to, const void* from, std::int64_t bytes) override;
   [[nodiscard]] Ticket begun() override;
   void settle() override;
