@@ -87,20 +87,19 @@ PipelineShape pipeline_of(const EngineOptions& options, const ModelSpec& spec) {
 }
 
 Placement placement_of(const OffloadOptions& offload) {
-  Placement placement{.optimizer = offload.optimizer,
-                      .parameters = offload.parameters,
-                      .gradients = offload.gradients,
-                      .activations = offload.activations,
-                      .device_fraction = offload.device_fraction,
-                      .moments_dtype = offload.states_dtype,
-                      .gradients_dtype = offload.gradients_dtype};
-  placement.chunk_elems =
-      std::max(kChunkAlignElems, offload.chunk_bytes / 4 / kChunkAlignElems * kChunkAlignElems);
-  placement.chunk_slots = offload.chunks;
-  placement.speculate = offload.speculate != Speculation::kNever;
-  placement.image = offload.image;
-  placement.grain_bytes = std::min(kImageGrainBytes, offload.block_bytes);
-  return placement;
+  constexpr std::int64_t kAlign = kChunkAlignElems;
+  return {.optimizer = offload.optimizer,
+          .parameters = offload.parameters,
+          .gradients = offload.gradients,
+          .activations = offload.activations,
+          .device_fraction = offload.device_fraction,
+          .moments_dtype = offload.states_dtype,
+          .gradients_dtype = offload.gradients_dtype,
+          .chunk_elems = std::max(kAlign, offload.chunk_bytes / 4 / kAlign * kAlign),
+          .chunk_slots = offload.chunks,
+          .speculate = offload.speculate != Speculation::kNever,
+          .image = offload.image,
+          .grain_bytes = std::min(kImageGrainBytes, offload.block_bytes)};
 }
 
 // Placement of a run that does not train: only parameters, no other states.
@@ -234,17 +233,16 @@ bool is_whole(const ModelSpec& spec) { return spec.part.tensor == 1 && spec.part
 }  // namespace
 
 std::string_view name_of(RecomputeMode mode) {
-  return mode == RecomputeMode::kNone   ? "none"
-         : mode == RecomputeMode::kFull ? "full"
-                                        : "selective";
+  if (mode == RecomputeMode::kNone) return "none";
+  return mode == RecomputeMode::kFull ? "full" : "selective";
 }
 
 ReduceEvery reduce_every_of(const EngineOptions& options) {
   const bool alone = options.model.on_gpu && options.dp == 1;
-  const bool there = options.offload.gradients == Tier::kDevice;
-  const bool layers = options.train.accumulation_order == AccumulationOrder::kLayer;
-  const bool complete = !there && layers && options.offload.gradients_dtype != DType::kFloat32;
-  return (alone && there) || complete ? ReduceEvery::kStep : options.zero.reduce_every;
+  const bool rounds = options.offload.gradients_dtype != DType::kFloat32 &&
+                      options.train.accumulation_order == AccumulationOrder::kLayer;
+  return (options.offload.gradients == Tier::kDevice ? alone : rounds) ? ReduceEvery::kStep
+                                                                       : options.zero.reduce_every;
 }
 
 bool gradients_add(const EngineOptions& options) {
@@ -302,9 +300,8 @@ UnitProfile profile_of(const EngineOptions& options, const Model& model, std::si
   profile.backward_reads_params = head || model.units[unit]->backward_reads_params();
   profile.kept_moves = block && model.units[unit]->saved_moves();
   if (options.purpose != EnginePurpose::kGenerate) {
-    ProfileShape shape{options.train.micro_batch, seq, options.train.dtype};
-    shape.gradients_add = gradients_add(options);
-    shape.split_backward = split_backward;
+    const ProfileShape shape{options.train.micro_batch, seq, options.train.dtype,
+                             gradients_add(options), split_backward};
     profile.memory = profile_unit(model, unit, shape);
     if (model.spec.part.tensor > 1) profile.exchanges = unit_exchanges(model, unit, shape);
   }

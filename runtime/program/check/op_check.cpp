@@ -67,7 +67,24 @@ bool crosses(const Program& program, const Op& op, Tag tag) {
   return buffer.tag == tag && buffer.unit < 0 && buffer.micro_batch == op.micro_batch;
 }
 
-// Whether an operation's slots have the right kind, group or input, and size.
+// Bytes of an element of the group's gradient shards on the tier.
+std::int64_t shard_element_bytes(const Program& program, int group, Tier tier) {
+  const StateRow* const row = program.states.find(group, StateArray::kGradientShard, tier);
+  return row == nullptr ? 4 : row->element_bytes;
+}
+
+// Whether the host adds to shards that hold rounded gradients.
+bool adds_to_rounded(const Program& program, const Op& op) {
+  if (op.kind != OpKind::kStoreGrads || !op.accumulate) return false;
+  const std::vector<BucketPiece>& pieces = nth(program.buckets, op.bucket);
+  return std::any_of(pieces.begin(), pieces.end(), [&](const BucketPiece& piece) {
+    return shard_element_bytes(program, piece.group, Tier::kHost) < 4 ||
+           shard_element_bytes(program, piece.group, Tier::kNvme) < 4;
+  });
+}
+
+// Whether an operation's slots have the right kind, group or input, and size. Reduced gradients are
+// fp32 on the device; on the host they have the dtype of their shards on NVMe.
 bool slots_fit(const Program& program, const Op& op) {
   const auto is = [&](BufferId b, Tag tag) {
     if (b < 0) return true;
@@ -76,7 +93,9 @@ bool slots_fit(const Program& program, const Op& op) {
     std::int64_t least = 0;
     if (tag == Tag::kGradientStaging) {
       for (const BucketPiece& piece : nth(program.buckets, op.bucket)) {
-        least += 4 * piece.elems;
+        const bool on_device = buffer.tier == Tier::kDevice;
+        least +=
+            piece.elems * (on_device ? 4 : shard_element_bytes(program, piece.group, Tier::kNvme));
       }
     }
     return buffer.tag == tag && (tag == Tag::kGradientStaging || buffer.group == op.group) &&
@@ -158,6 +177,7 @@ std::string find_op_fault(const Program& program, std::size_t i) {
     return "speculates on what is not to be";
   }
   if (!slots_fit(program, op)) return "works in another's slot";
+  if (adds_to_rounded(program, op)) return "adds to gradients that were rounded";
   if (op.lane != lane_of(op)) return "is on the wrong lane";
   if (op.lane == Lane::kPipe && !op.waits.empty()) return "waits, and is started at once";
   if (op.split && (op.kind != OpKind::kBackward || !op.writes.empty())) {

@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "runtime/plan/search/settings.hpp"
+
 namespace sluice::testing {
 namespace {
 
@@ -108,8 +110,10 @@ Dimension recomputations() {
 
 // States, gradients and parameters.
 Dimension placements() {
-  const auto on = [](Tier optimizer, Tier parameters, Tier gradients) {
+  const auto on = [](Tier optimizer, Tier parameters, Tier gradients,
+                     DType gradients_dtype = DType::kFloat32) {
     return [=](EngineOptions& o) {
+      o.offload.gradients_dtype = gradients_dtype;
       o.offload.optimizer = optimizer;
       o.offload.parameters = parameters;
       o.offload.gradients = gradients;
@@ -128,6 +132,8 @@ Dimension placements() {
           {"states host, parameters nvme", on(kH, kN, kD)},
           {"all host", on(kH, kH, kH)},
           {"all nvme", on(kN, kN, kN)},
+          {"all host, 16-bit gradients", on(kH, kH, kH, DType::kBFloat16)},
+          {"states, gradients nvme, 16-bit gradients", on(kN, kD, kN, DType::kBFloat16)},
           {"states in part, 16 bits", [](EngineOptions& o) {
              o.offload.optimizer = Tier::kNvme;
              o.offload.device_fraction = 0.3;
@@ -202,6 +208,7 @@ bool is_valid(const EngineOptions& o) {
   if (o.zero.reduce_every == ReduceEvery::kStep && o.zero.stage > 1) return false;
   if (away.parameters != Tier::kDevice && o.zero.stage < 3) return false;
   if (away.gradients != Tier::kDevice && o.zero.stage < 2) return false;
+  if (!stores_complete_gradients(o)) return false;
   if (o.model.explicit_units) return true;
   return o.recompute.mode != RecomputeMode::kSelective && o.model.matmul == MatmulType::kNative &&
          (away.activations == Tier::kDevice || o.recompute.mode == RecomputeMode::kFull);

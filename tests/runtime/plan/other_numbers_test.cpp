@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/plan/search/search_text.hpp"
+#include "runtime/plan/search/settings.hpp"
 #include "tests/runtime/plan/small.hpp"
 
 namespace sluice {
@@ -84,6 +85,51 @@ TEST(OtherNumbers, NoneThatGainLittleOrThatTheRunHasAlready) {
   chosen.give_host(DType::kBFloat16);
   chosen.question.options.offload.states_dtype = DType::kBFloat16;
   EXPECT_EQ(chosen.search().others.size(), 0U);
+}
+
+TEST(OtherNumbers, GradientsInBf16WhereTheHostHoldsNoOthers) {
+  Card card;
+  PlanQuestion& question = card.question;
+  question.options.offload.gradients = Tier::kHost;
+  question.options.recompute.mode = RecomputeMode::kFull;
+  PlanQuestion narrow = question;
+  narrow.options.offload.gradients_dtype = DType::kBFloat16;
+  narrow.options.train.accumulation_order = AccumulationOrder::kLayer;
+  const RunPlan plan = card.planner.plan(narrow);
+  question.budgets.device = plan.memory.of(Tier::kDevice).need();
+  question.budgets.host = plan.peak(Tier::kHost);
+  question.budgets.nvme = 1;
+  SearchResult result = suggest(card.planner, question);
+  EXPECT_FALSE(result.any_fits) << suggestions_text(result);
+  suggest_bf16_gradients(card.planner, question, {}, result);
+  ASSERT_EQ(result.others.size(), 1U) << suggestions_text(result);
+  const Suggestion& other = result.others.front();
+  EXPECT_TRUE(has(other, {"offload.gradients_dtype", "bf16"}));
+  EXPECT_TRUE(other.plan.fits());
+  EXPECT_TRUE(stores_complete_gradients(other.options));
+  EXPECT_NE(suggestions_text(result).find("\nwith bf16 gradients (other numbers):\n"),
+            std::string::npos);
+  // Of a run that has them already, or whose gradients need fp32, none is found.
+  for (const bool has_them : {true, false}) {
+    PlanQuestion other_question = has_them ? narrow : question;
+    if (!has_them) other_question.options.train.dtype = DType::kFloat16;
+    result.others.clear();
+    suggest_bf16_gradients(card.planner, other_question, {}, result);
+    EXPECT_EQ(result.others.size(), 0U);
+  }
+}
+
+// The search for the fastest never rounds what the host still adds to.
+TEST(OtherNumbers, SuggestionsStoreCompleteGradients) {
+  Card card;
+  card.question.options.offload.gradients = Tier::kHost;
+  card.question.options.offload.gradients_dtype = DType::kBFloat16;
+  card.question.options.train.accumulation_order = AccumulationOrder::kLayer;
+  const SearchResult result = suggest(card.planner, card.question);
+  ASSERT_TRUE(result.any_fits);
+  for (const Suggestion& s : result.suggestions) {
+    EXPECT_TRUE(stores_complete_gradients(s.options)) << suggestions_text(result);
+  }
 }
 
 TEST(OtherNumbers, Bf16OnAGpuOnly) {

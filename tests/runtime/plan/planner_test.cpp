@@ -58,7 +58,7 @@ TEST(Planner, CachedShapesAreThoseOfTheEngine) {
   for (const int stage : {3, 0, 2, 1}) {
     for (const RecomputeMode mode :
          {RecomputeMode::kFull, RecomputeMode::kNone, RecomputeMode::kSelective}) {
-      for (const int variant : {0, 1, 2, 3}) {
+      for (const int variant : {0, 1, 2, 3, 4}) {
         EngineOptions options = small_options(variant == 3 ? 3 : 4);
         options.zero.stage = stage;
         options.zero.persist_below = variant == 1 ? 20'000 : 0;
@@ -77,13 +77,19 @@ TEST(Planner, CachedShapesAreThoseOfTheEngine) {
           options.train.global_batch = 12;
           if (stage < 2) options.zero.reduce_every = ReduceEvery::kStep;
         }
+        if (variant == 4) {
+          options.train.accumulation_order = AccumulationOrder::kLayer;
+          options.offload.gradients_dtype = DType::kBFloat16;
+          options.offload.optimizer = Tier::kHost;
+          if (stage >= 2) options.offload.gradients = Tier::kHost;
+        }
         EXPECT_EQ(key_of(write_train_step(planner.shape_of(options).shape)), straight(options))
             << "stage " << stage << " variant " << variant;
         ++compared;
       }
     }
   }
-  EXPECT_EQ(compared, 48);
+  EXPECT_EQ(compared, 60);
 }
 
 TEST(Planner, PhasesReachThePeak) {

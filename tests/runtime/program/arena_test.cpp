@@ -46,7 +46,8 @@ ArenaFacts look_at(const Program& program) {
 }
 
 TEST(Arena, SlotsNeverShareBytesAndWasteLittle) {
-  // A rank alone has no slots of gradients with one micro-batch: of few slots a gap is more.
+  // Of few slots a gap is more. A rank alone has no slots of gradients with one micro-batch, and
+  // one slot a unit holds the sum of micro-batches where layer order reduces once.
   std::array<double, 2> worst{1, 1};
   std::array<std::string, 2> where{"nowhere", "nowhere"};
   for_each_choice([&](const ShapeChoice& choice) {
@@ -58,10 +59,11 @@ TEST(Arena, SlotsNeverShareBytesAndWasteLittle) {
       ASSERT_GE(program.arena_bytes, facts.bound) << name_of(choice);
       const double ratio =
           static_cast<double>(program.arena_bytes) / static_cast<double>(facts.bound);
-      const std::size_t alone = choice.dp == 1 && choice.micro_batches == 1 ? 1 : 0;
-      if (ratio <= worst[alone]) continue;
-      worst[alone] = ratio;
-      where[alone] = name_of(choice) + (training ? "" : ", eval");
+      const bool once = choice.stage > 1 && choice.reduce_every == ReduceEvery::kStep;
+      const std::size_t few = once || (choice.dp == 1 && choice.micro_batches == 1) ? 1 : 0;
+      if (ratio <= worst[few]) continue;
+      worst[few] = ratio;
+      where[few] = name_of(choice) + (training ? "" : ", eval");
     }
   });
   EXPECT_LE(worst[0], 1.25) << where[0];

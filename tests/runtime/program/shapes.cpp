@@ -64,6 +64,7 @@ std::string name_of(const Placement& p) {
   return ", tiers of optimizer, parameters, gradients, activations " + tiers + ", chunks of " +
          std::to_string(p.chunk_elems) + " in " + std::to_string(p.chunk_slots) +
          " slots, on the device " + std::to_string(p.device_fraction) +
+         (p.gradients_dtype == DType::kFloat32 ? "" : ", 16-bit gradients") +
          (p.speculate ? ", speculating" : "");
 }
 
@@ -116,6 +117,16 @@ std::string name_of(const ShapeChoice& c) {
          (c.tied ? ", tied" : "") + (c.persist ? ", persist" : "") + ", " +
          std::string(name_of(c.dtype)) + (c.rounds ? ", rounds" : "") + ", blocks " +
          std::to_string(c.blocks) + name_of(c.placement);
+}
+
+bool may_round_gradients(const ShapeChoice& choice) {
+  return choice.placement.gradients != Tier::kDevice &&
+         (choice.micro_batches == 1 || choice.layer_major);
+}
+
+void round_gradients(ShapeChoice& choice) {
+  choice.placement.gradients_dtype = DType::kBFloat16;
+  if (choice.layer_major) choice.reduce_every = ReduceEvery::kStep;
 }
 
 void place(Placement& placement, int tiers) {
@@ -175,11 +186,12 @@ void for_each_model(ShapeChoice choice, const std::function<void(const ShapeChoi
   }
 }
 
-// prefetch_units and persist mean something in stage 3, reduce_every in stages 0 and 1.
+// prefetch_units and persist mean something in stage 3; reduce_every in stages 0 and 1, and in
+// layer order.
 void for_each_knob(ShapeChoice choice, const std::function<void(const ShapeChoice&)>& visit) {
   if (choice.stage < 3) {
     for_each_model(choice, visit);
-    if (choice.stage > 1) return;
+    if (choice.stage > 1 && !choice.layer_major) return;
     choice.reduce_every = ReduceEvery::kStep;
     for_each_model(choice, visit);
     return;

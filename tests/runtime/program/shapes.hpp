@@ -39,6 +39,10 @@ void place(Placement& placement, int tiers);
 // Where every tier has a meaning; the writer refuses the rest.
 [[nodiscard]] bool is_legal(const ShapeChoice& choice);
 
+// Gradients off the device in bf16, which are reduced once a step.
+[[nodiscard]] bool may_round_gradients(const ShapeChoice& choice);
+void round_gradients(ShapeChoice& choice);  // REQUIRES: may_round_gradients
+
 // States off the device, in more chunks than the ring holds, and gradients that come in small
 // buckets: some chunks can be updated early.
 [[nodiscard]] ShapeChoice early_gradients(bool speculate = true, Tier optimizer = Tier::kNvme);

@@ -23,13 +23,14 @@ std::vector<Region> TierPlay::shard_pieces(const Op& op) const {
   return regions;
 }
 
-// A bucket's pieces, one after another, in a slot.
+// A bucket's pieces, one after another, in a slot: on the host as the shards have them.
 Region TierPlay::staged(BufferId b, const Op& op) const {
   std::int64_t elems = 0;
   for (const BucketPiece& piece : program_->buckets[static_cast<std::size_t>(op.bucket)]) {
     elems += piece.elems;
   }
-  return buffer_part(b, 0, elems, 4);
+  const bool on_host = program_->buffers[static_cast<std::size_t>(b)].tier == Tier::kHost;
+  return buffer_part(b, 0, elems, on_host ? size_of(shape_.placement.gradients_dtype) : 4);
 }
 
 Task TierPlay::reduce(const Op& op) {

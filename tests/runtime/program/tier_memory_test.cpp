@@ -34,6 +34,9 @@ void for_each_tiers(const std::function<void(const ShapeChoice&, const StepShape
       c.placement.chunk_elems = variant % 2 == 0 ? 512 : 1 << 22;
       c.placement.chunk_slots = 1 + variant % 4;
       c.placement.device_fraction = only_states && variant % 3 == 2 ? 0.9 : 0;
+      c.placement.gradients_dtype = DType::kFloat32;
+      c.reduce_every = ReduceEvery::kMicroBatch;
+      if (variant / 4 == 1 && may_round_gradients(c)) round_gradients(c);
       visit(c, make_shape(c));
     }
   }
@@ -97,7 +100,9 @@ TierBytes state_bytes(const StepShape& shape) {
     }
     if (shape.stage < 2) add(Tier::kDevice, group.elems * 4);
     if (shape.stage < 2 && shape.micro_batches == 1) continue;
-    for (int s = 0; s < a.streams; ++s) add(p.gradients, group.shard_elems * 4);
+    for (int s = 0; s < a.streams; ++s) {
+      add(p.gradients, group.shard_elems * size_of(p.gradients_dtype));
+    }
   }
   return bytes;
 }
@@ -123,7 +128,7 @@ std::int64_t ring_bytes(const StepShape& shape) {
   }
   if (shape.dtype == DType::kBFloat16 && weights_leave) bytes += pages(2 * n);
   if (p.gradients == Tier::kDevice) bytes += pages(4 * n);
-  if (p.gradients == Tier::kNvme) bytes += pages(4 * n) * streams;
+  if (p.gradients == Tier::kNvme) bytes += pages(size_of(p.gradients_dtype) * n) * streams;
   return bytes;
 }
 
@@ -197,7 +202,7 @@ TEST(TierMemory, MovedBytesAreTheTheorys) {
       const bool states_have_them = choice.dtype == DType::kFloat32 && a.params == p.optimizer;
       if (a.params == Tier::kDevice) to_device += a.away;
       if (a.params == Tier::kNvme && !states_have_them) to_disk += a.away;
-      shards += shape.groups[g].shard_elems * a.streams * 4;
+      shards += shape.groups[g].shard_elems * a.streams * size_of(p.gradients_dtype);
     }
     const std::int64_t element = size_of(choice.dtype);
     const bool disk_states = p.optimizer == Tier::kNvme;
@@ -209,7 +214,7 @@ TEST(TierMemory, MovedBytesAreTheTheorys) {
     ASSERT_EQ(moved(program, OpKind::kCopyGrads), from_device ? away * 4 : 0);
     const bool leave = p.gradients != Tier::kDevice;
     const bool disk = p.gradients == Tier::kNvme;
-    const int sums = choice.micro_batches;
+    const int sums = choice.reduce_every == ReduceEvery::kStep ? 1 : choice.micro_batches;
     ASSERT_EQ(moved(program, OpKind::kStoreGrads), leave ? shards * sums : 0) << name_of(choice);
     ASSERT_EQ(moved(program, OpKind::kWriteBucket), disk ? shards * sums : 0) << name_of(choice);
     ASSERT_EQ(moved(program, OpKind::kReadBucket), disk ? shards * (sums - 1) : 0);
@@ -217,7 +222,7 @@ TEST(TierMemory, MovedBytesAreTheTheorys) {
     ASSERT_EQ(moved(program, OpKind::kReadGrads), disk ? shards * 2 : 0) << name_of(choice);
     std::int64_t inputs = 0;
     for (std::size_t u = 1; u + 2 < shape.units.size(); ++u) {
-      inputs += leaves_with(shape, u) * sums;
+      inputs += leaves_with(shape, u) * choice.micro_batches;
     }
     if (p.activations == Tier::kDevice) inputs = 0;
     ASSERT_EQ(moved(program, OpKind::kSaveInput), inputs);

@@ -77,6 +77,7 @@ void place(ShapeChoice& choice, int tiers, std::mt19937_64& random) {
   place(p, tiers);
   if (p.parameters != Tier::kDevice || p.gradients != Tier::kDevice) p.device_fraction = 0;
   if (choice.stage < 2 && random() % 2 == 0) choice.reduce_every = ReduceEvery::kStep;
+  if (may_round_gradients(choice) && choice.blocks != 2) round_gradients(choice);
   // Many tiny chunks of a small model.
   if (choice.dp == 3 && choice.blocks == 1 && random() % 2 == 0) p.chunk_elems = 32;
 }

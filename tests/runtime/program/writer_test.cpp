@@ -231,6 +231,34 @@ TEST(StepWriter, ReductionGoesOnUnderTheNextBackward) {
   }
 }
 
+// The host adds nothing, so a GPU's gradients need no bounce buffer.
+TEST(StepWriter, GradientsAreRoundedOnlyWhenTheyAreComplete) {
+  ShapeChoice choice{.stage = 2, .micro_batches = 2, .layer_major = true, .tied = true};
+  choice.placement = {.optimizer = Tier::kHost, .gradients = Tier::kHost};
+  const auto write = [&choice] {
+    StepShape shape = make_shape(choice);
+    shape.bounce_bytes = 8192;
+    return write_train_step(shape);
+  };
+  EXPECT_EQ(write().states.bytes(Tier::kHost, Tag::kBounce), 8192);
+  const std::int64_t wide = write().states.bytes(Tier::kHost, Tag::kGradients);
+  round_gradients(choice);
+  Program program = write();
+  EXPECT_EQ(program.states.bytes(Tier::kHost, Tag::kBounce), 0);
+  // In fp32 the tied table has a stream for each of its two units.
+  const std::int64_t table = make_shape(choice).groups[0].shard_elems * 4;
+  EXPECT_EQ(2 * program.states.bytes(Tier::kHost, Tag::kGradients), wide - table);
+  const auto store = std::find_if(program.ops.begin(), program.ops.end(),
+                                  [](const Op& op) { return op.kind == OpKind::kStoreGrads; });
+  ASSERT_NE(store, program.ops.end());
+  store->accumulate = true;
+  EXPECT_NE(find_fault(program).find("adds to gradients that were rounded"), std::string::npos);
+  choice.layer_major = false;
+  EXPECT_THROW((void)write(), Error) << "a unit's gradients are not kept for the next micro-batch";
+  choice.reduce_every = ReduceEvery::kMicroBatch;
+  EXPECT_THROW((void)write(), Error) << "the host would add bf16";
+}
+
 TEST(StepWriter, RefusesShapesThatMakeNoStep) {
   StepShape shape = make_shape({.stage = 2});
   shape.reduce_every = ReduceEvery::kStep;
