@@ -72,7 +72,7 @@ class OffloadRules {
     if (run_.train.dtype != DType::kBFloat16) {
       broken("offload.gradients_dtype",
              "bf16 needs train.dtype: bf16: a run in " + std::string(name_of(run_.train.dtype)) +
-                 " has gradients that bf16 cannot hold; set it, or leave this out");
+                 " keeps more digits than bf16 has; set it, or leave this out");
     }
   }
 

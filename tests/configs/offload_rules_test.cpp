@@ -46,6 +46,31 @@ TEST_F(OffloadRules, GradientsLeaveInStages2And3) {
   EXPECT_EQ(complaint({"zero.stage=2", "offload.optimizer=host", "offload.gradients=host"}), "");
 }
 
+TEST_F(OffloadRules, OnlyCompleteGradientsAreRounded) {
+  const auto with = [this](std::vector<std::string> more) {
+    std::vector<std::string> sets{"zero.stage=2",           "offload.optimizer=host",
+                                  "offload.gradients=host", "offload.gradients_dtype=bf16",
+                                  "train.dtype=bf16",       "train.micro_batch=2"};
+    sets.insert(sets.end(), more.begin(), more.end());
+    return complaint(sets);
+  };
+  EXPECT_EQ(with({}), "");
+  EXPECT_EQ(with({"train.global_batch=4"}), "") << "one micro-batch on each of two ranks";
+  EXPECT_EQ(with({"train.global_batch=12"}),
+            "--set offload.gradients_dtype=bf16: offload.gradients_dtype: bf16 rounds complete "
+            "gradients, and in train.accumulation_order: micro the host adds those of 3 "
+            "micro-batches a step; set train.accumulation_order: layer, or leave this out");
+  EXPECT_EQ(with({"train.global_batch=12", "train.accumulation_order=layer"}), "");
+  EXPECT_EQ(with({"train.global_batch=12", "offload.gradients=device"}), "") << "no effect there";
+  EXPECT_EQ(with({"train.global_batch=12", "parallel.pipeline=2"}),
+            "--set offload.gradients_dtype=bf16: offload.gradients_dtype: bf16 rounds complete "
+            "gradients, and in train.accumulation_order: micro the host adds those of 6 "
+            "micro-batches a step; leave this out: a pipeline has no other order");
+  EXPECT_EQ(with({"train.dtype=fp16"}),
+            "--set offload.gradients_dtype=bf16: offload.gradients_dtype: bf16 needs train.dtype: "
+            "bf16: a run in fp16 keeps more digits than bf16 has; set it, or leave this out");
+}
+
 TEST_F(OffloadRules, WhatIsOffTheDeviceIsUpdatedOffIt) {
   EXPECT_EQ(complaint({"zero.stage=3", "offload.parameters=host"}),
             "--set offload.parameters=host: offload.parameters: host needs offload.optimizer: host "

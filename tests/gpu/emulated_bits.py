@@ -57,6 +57,8 @@ IN_TIME = {"SLUICE_FAILPOINTS": "engine.norm:delay=200"}
 EARLY = [change | SPECULATING for change in (
     ON_HOST, {"offload.optimizer": "host"}, {"zero.stage": 2, "offload.optimizer": "host", "offload.device_fraction": 0.4},
     {"zero.stage": 2, "offload.optimizer": "host", "train.accumulation_order": "layer"}, {"zero.stage": 2, "offload.optimizer": "nvme"})]
+ROUNDED = {"zero.stage": 2, "offload.optimizer": "host", "offload.gradients": "host", "offload.gradients_dtype": "bf16",
+           "train.accumulation_order": "layer"}
 ALONE = STAGED + UPDATED_OFF + ACTIVATIONS + RECOMPUTED + EAGER
 BF16 = {"train.dtype": "bf16"}
 TWO = {"launch.nproc": 2, "train.global_batch": 8}
@@ -70,6 +72,8 @@ SAME_BITS = {
     "fp8": ("qwen2", BF16 | {"train.matmul": "fp8", "train.global_batch": 4}, ALONE),
     "two data ranks": ("llama", BF16 | TWO, ALONE + TIERED + LAYERS),
     "sequence": ("llama", SEQUENCE | BF16 | {"launch.nproc": 2}, ALONE + TIERED[::2]),
+    "bf16 gradients": ("llama", BF16 | ROUNDED | {"train.global_batch": 6, "train.steps": 8, "train.clip": 0},
+                       [ON_NVME, ON_HOST | SPECULATING, *TIERED, {"offload.gradients": "nvme"}, *RECOMPUTED, *EAGER, SPECULATING]),
     "early updates": ("llama", BF16 | {"train.steps": 8, "train.clip": 0}, EARLY),
     "early updates of two ranks": ("gpt2", BF16 | TWO | {"train.steps": 8, "train.clip": 0}, EARLY),
     "tensor": ("gpt2", TENSOR | {"launch.nproc": 2}, ALONE + TIERED[::2]),

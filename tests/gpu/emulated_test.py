@@ -15,7 +15,7 @@ import threading
 
 import training
 from covering import grid_checks
-from emulated_bits import BIT_CHECKS, SPECULATING, WAIT_CHECKS
+from emulated_bits import BIT_CHECKS, ROUNDED, SPECULATING, WAIT_CHECKS
 from runs_test import PIPELINES, SETTINGS, is_valid, settings_of
 from small_runs import MESHES, MODELS, SEQUENCE, STAGES, STEPS, problems
 
@@ -31,6 +31,8 @@ CLOSER = {"fp32": 1e-2, "bf16": 5e-2, "fp16": 5e-2}
 # Keys that change a training's numbers. Stages, tiers, orders and recomputation do not.
 NUMBERS = ("model.", "train.dtype", "train.matmul", "train.global_batch", "optimizer.", "parallel.tensor", "parallel.sequence",
            "parallel.pipeline", "launch.nproc", "train.steps", "data.", "train.freeze", "loss_scale.")
+# bf16 gradients do, where they leave the device.
+ROUNDING = ("offload.", "zero.stage", "train.accumulation_order")
 
 
 class Oracles:
@@ -40,7 +42,8 @@ class Oracles:
         self.place, self.mutex, self.known = place, threading.Lock(), {}
 
     def steps(self, model, settings):
-        settings = {key: value for key, value in settings.items() if key.startswith(NUMBERS)} | {"launch.backend": "gloo"}
+        keys = NUMBERS + (ROUNDING if "offload.gradients_dtype" in settings else ())
+        settings = {key: value for key, value in settings.items() if key.startswith(keys)} | {"launch.backend": "gloo"}
         key = json.dumps([model, settings], sort_keys=True)
         with self.mutex:
             entry = self.known.setdefault(key, {"name": f"cpu-{len(self.known)}", "mutex": threading.Lock()})
@@ -97,6 +100,9 @@ def others(place):
         ("fp8 zero bubble", MODELS["mistral"], fp8 | STAGES | {"parallel.schedule": "zero_bubble", "launch.nproc": 2, "train.global_batch": 4}),
         ("deterministic", MODELS["llama"], {"train.dtype": "bf16", "train.deterministic": True}),
         ("frozen", MODELS["gpt2"], {"train.freeze": ["wte", "h.0.*"], "zero.stage": 2}),
+        ("bf16 gradients", MODELS["qwen2"], {"train.dtype": "bf16", "train.global_batch": 6} | ROUNDED),
+        ("bf16 gradients of replicas", MODELS["llama"],
+         {"train.dtype": "bf16", "launch.nproc": 2} | SEQUENCE | ROUNDED | {"train.accumulation_order": "micro"}),
         ("odd", odd, {"train.dtype": "bf16", "zero.stage": 3}),
         ("odd sequence", odd | {"seq": 62}, SEQUENCE | {"launch.nproc": 2, "data.document_mask": True}),
         ("heads of 36", MODELS["llama"] | {"head_dim": 36}, {"train.dtype": "fp16", "loss_scale.initial": 1024}),

@@ -214,6 +214,16 @@ def check_device_fraction(place):
     return problems(place.train("fraction", MODELS["qwen2"], settings), 1)
 
 
+def check_gradients_dtype(place):
+    """Gradients that the card rounds before their copy: of several micro-batches, and beside fp32 ones of replicas."""
+    rounds = {"train.dtype": "bf16", "zero.stage": 3, "offload.optimizer": "host", "offload.gradients_dtype": "bf16", "train.steps": STEPS}
+    layers = {"train.accumulation_order": "layer", "train.global_batch": 6, "offload.gradients": "nvme",
+              "offload.nvme_path": [str(place.folder / "gradients-layer" / "swap")]}
+    found = problems(place.train("gradients-layer", MODELS["qwen2"], rounds | layers), 1)
+    replicas = SEQUENCE | {"launch.nproc": 2, "offload.gradients": "host", "offload.parameters": "host"}
+    return found + problems(place.train("gradients-replicas", MODELS["llama"], rounds | replicas, gpus=2), 2)
+
+
 def check_doctor(place):
     (place.folder / "doctor").mkdir(exist_ok=True)
     answer = place.command("doctor", ["doctor", "--out", place.folder / "doctor" / "rates.json"])
@@ -338,7 +348,7 @@ def check_plan(place, name, settings, machine, code, words):
 
 
 COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_product_attention, check_eight_bits,
-            check_documents, check_frozen, check_speculation, check_device_fraction, check_nccl_budget, check_full_card,
+            check_documents, check_frozen, check_speculation, check_device_fraction, check_gradients_dtype, check_nccl_budget, check_full_card,
             check_one_card, check_allocator_settings, *WORK_CHECKS)
 LONG = (check_doctor,)  # measures the processors and a drive too
 

@@ -25,6 +25,15 @@ TEST(HostCopies, AreMadeAtOnce) {
   EXPECT_FALSE(copies->lost());
 }
 
+TEST(HostCopies, RoundToNearestEven) {
+  const std::shared_ptr<DeviceCopies> copies = make_host_copies();
+  // 1, 1 and a half unit of bf16 (to even: down), 1 and three halves (to even: up), above the half.
+  std::array<float, 4> device{1, 0x1.01p0F, 0x1.03p0F, 0x1.0102p0F};
+  std::array<std::uint16_t, 5> host{};
+  copies->to_host_bf16(host.data(), copies->address(device.data()), 4);
+  EXPECT_EQ(host, (std::array<std::uint16_t, 5>{0x3f80, 0x3f80, 0x3f82, 0x3f81, 0}));
+}
+
 // Writes down what is asked of it.
 class Recorded final : public DeviceCopies {
  public:

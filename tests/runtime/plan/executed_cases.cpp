@@ -199,7 +199,7 @@ Dimension knobs() {
           {"prefetch 0, small groups stay", [](EngineOptions& o) {
              o.zero.bucket_bytes = 100'000;
              o.zero.prefetch_units = 0;
-             o.zero.persist_below = 20'000;
+             o.zero.persist_below = 5000;
            }}};
 }
 
