@@ -15,7 +15,7 @@ import threading
 
 import training
 from covering import grid_checks
-from emulated_bits import BIT_CHECKS, ROUNDED, SPECULATING, WAIT_CHECKS
+from emulated_bits import BF16, BIT_CHECKS, ROUNDED, SPECULATING, TWO, WAIT_CHECKS
 from runs_test import PIPELINES, SETTINGS, is_valid, settings_of
 from small_runs import MESHES, MODELS, SEQUENCE, STAGES, STEPS, problems
 
@@ -101,6 +101,7 @@ def others(place):
         ("deterministic", MODELS["llama"], {"train.dtype": "bf16", "train.deterministic": True}),
         ("frozen", MODELS["gpt2"], {"train.freeze": ["wte", "h.0.*"], "zero.stage": 2}),
         ("bf16 gradients", MODELS["qwen2"], {"train.dtype": "bf16", "train.global_batch": 6} | ROUNDED),
+        ("bf16 gradients of two data ranks", MODELS["gpt2"], BF16 | TWO | ROUNDED),
         ("bf16 gradients of replicas", MODELS["llama"],
          {"train.dtype": "bf16", "launch.nproc": 2} | SEQUENCE | ROUNDED | {"train.accumulation_order": "micro"}),
         ("odd", odd, {"train.dtype": "bf16", "zero.stage": 3}),

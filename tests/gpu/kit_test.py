@@ -69,7 +69,7 @@ class TestKit(unittest.TestCase):
     def test_a_host_that_is_too_small_counts_as_well(self):
         failed, log = self.step(self.unpacked("memory.host: the ranks of a host need 106 GiB of its memory, and here are 60 GiB free", 3), "big")
         self.assertFalse(failed, log)
-        self.assertEqual(log.count("does not fit this machine"), 6, log)
+        self.assertEqual(log.count("does not fit this machine"), 7, log)
 
     def test_a_fault_of_the_kit_fails_its_step_alone(self):
         failed, log = self.step(self.unpacked("no object of JSON", 0), "big")  # and no file of a run

@@ -31,6 +31,26 @@ void check_pipeline(const StepShape& shape) {
   }
 }
 
+// Gradients that leave the device.
+void check_gradients(const StepShape& shape) {
+  const Placement& p = shape.placement;
+  const bool rounds = p.gradients != Tier::kDevice && p.gradients_dtype != DType::kFloat32;
+  if (rounds && sums_micro_batches(shape)) {
+    throw ConfigError(
+        "offload.gradients_dtype: bf16 rounds complete gradients, and the host adds those of " +
+        std::to_string(shape.micro_batches) +
+        " micro-batches; use train.accumulation_order: layer, or leave this out");
+  }
+  const bool replicas = std::any_of(shape.groups.begin(), shape.groups.end(),
+                                    [](const GroupShape& group) { return group.add_replicas; });
+  if (replicas && p.gradients == Tier::kNvme) {
+    throw ConfigError(
+        "offload.gradients: nvme: gradients of parameters that several tensor-parallel ranks or "
+        "pipeline stages hold are added up before the norm, in memory; use offload.gradients: "
+        "host");
+  }
+}
+
 }  // namespace
 
 void check_shape(const StepShape& shape) {
@@ -54,17 +74,7 @@ void check_shape(const StepShape& shape) {
                                  p.optimizer == Tier::kDevice && !shape.frozen),
         "gathers round master weights of stage 3 that are on the device");
   check(p.device_fraction == 0 || only_states, "a share stays only of the states");
-  check(p.gradients_dtype == DType::kFloat32 || p.gradients == Tier::kDevice || shape.frozen ||
-            !sums_micro_batches(shape),
-        "only complete gradients are rounded");
-  const bool replicas = std::any_of(shape.groups.begin(), shape.groups.end(),
-                                    [](const GroupShape& group) { return group.add_replicas; });
-  if (replicas && p.gradients == Tier::kNvme && !shape.frozen) {
-    throw ConfigError(
-        "offload.gradients: nvme: gradients of parameters that several tensor-parallel ranks or "
-        "pipeline stages hold are added up before the norm, in memory; use offload.gradients: "
-        "host");
-  }
+  if (!shape.frozen) check_gradients(shape);
 }
 
 }  // namespace sluice

@@ -256,7 +256,7 @@ TEST(StepWriter, GradientsAreRoundedOnlyWhenTheyAreComplete) {
   choice.layer_major = false;
   EXPECT_THROW((void)write(), Error) << "a unit's gradients are not kept for the next micro-batch";
   choice.reduce_every = ReduceEvery::kMicroBatch;
-  EXPECT_THROW((void)write(), Error) << "the host would add bf16";
+  EXPECT_THROW((void)write(), ConfigError) << "the host would add bf16";
 }
 
 TEST(StepWriter, RefusesShapesThatMakeNoStep) {
