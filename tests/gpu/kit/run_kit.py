@@ -340,11 +340,10 @@ def step_big(kit):
     common = {"train.micro_batch": 2, "train.global_batch": 8, "train.dtype": "bf16", "train.clip": 0, "output.trace": True}
     host = common | OPTIMIZER_ON_HOST
     early = host | {"offload.speculate": "auto", "memory.host": f"{int(min(0.93 * host_memory(), 116 * 2**30) / 1024)}KiB"}
-    by_layer = {"train.accumulation_order": "layer", "recompute.mode": "selective"}
-    for run, settings in {"8b": host, "8b-early": early, "8b-part": early | {"train.micro_batch": 4, "offload.device_fraction": 0.4},
-                          "8b-layer": early | by_layer, "8b-layer-bf16": early | by_layer | {"offload.states_dtype": "bf16"},
-                          "8b-layer-bf16-gradients": early | by_layer | {"zero.stage": 2, "offload.gradients": "host", "offload.gradients_dtype": "bf16"},
-                          "8b-device": common | {"train.micro_batch": 1, "zero.stage": 3}}.items():
+    by_layer = early | {"train.accumulation_order": "layer", "recompute.mode": "selective"}
+    for run, settings in {"8b": host, "8b-early": early, "8b-layer": by_layer, "8b-layer-bf16": by_layer | {"offload.states_dtype": "bf16"},
+            "8b-layer-gradients": by_layer | {"zero.stage": 2, "offload.gradients": "host", "offload.gradients_dtype": "bf16"},
+            "8b-part": early | {"train.micro_batch": 4, "offload.device_fraction": 0.4}, "8b-device": common | {"train.micro_batch": 1, "zero.stage": 3}}.items():
         steps, after = (10, 7) if "offload.speculate" in settings else (5, 3)
         with if_it_fits():
             kit.train(run, "8b", {"train.steps": steps} | settings, 300)
