@@ -68,7 +68,8 @@ std::byte* TierMoves::place_of(const BucketPiece& piece, std::byte*& host) const
   return std::exchange(host, host + piece.elems * size);
 }
 
-// Copies a reduced bucket to the gradient shards on the host, or to `host` for a write to NVMe.
+// Copies a reduced bucket, rounded to the dtype of its shards, to the shards on the host, or to
+// `host` for a write to NVMe.
 void TierMoves::store_grads(const Program& program, const Op& op, DevicePtr reduced,
                             std::byte* host) {
   if (op.accumulate) return add_grads(nth(program.buckets, op.bucket), reduced, host);
