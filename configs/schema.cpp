@@ -140,8 +140,9 @@ Section zero_section() {
       .when("zero.stage is 3")
       .example("100k")
       .key("reduce_every", &O::reduce_every, one_of({"micro_batch", "step"}),
-           "When gradients cross the wire; step: stages 0 and 1 only.")
-      .when("zero.stage is 0 or 1, and a step has several micro-batches");
+           "When gradients cross the wire, and leave the device; step: stages 0 and 1, or layer "
+           "order.")
+      .when("a step has several micro-batches");
 }
 
 Section offload_section() {

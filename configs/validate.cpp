@@ -210,9 +210,11 @@ class Validator {
 
   void check_zero() {
     const ZeroOptions& zero = run_.zero;
-    if (zero.reduce_every == ReduceEvery::kStep && zero.stage > 1) {
-      broken("zero.reduce_every", "step needs stage <= 1: " + num(zero.stage) +
-                                      " > 1; a rank of stage 2 or 3 keeps no whole gradient");
+    if (zero.reduce_every == ReduceEvery::kStep && zero.stage > 1 &&
+        run_.train.accumulation_order != AccumulationOrder::kLayer) {
+      broken("zero.reduce_every",
+             "step needs stage <= 1 or train.accumulation_order: layer; a rank of stage " +
+                 num(zero.stage) + " keeps no whole gradient between micro-batches in micro order");
     }
     // Embedding, blocks and head; the unit that runs is gathered already.
     if (zero.stage == 3 && zero.prefetch_units > run_.model.layers + 1) {

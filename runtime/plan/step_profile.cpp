@@ -238,11 +238,11 @@ std::string_view name_of(RecomputeMode mode) {
 }
 
 ReduceEvery reduce_every_of(const EngineOptions& options) {
-  const bool alone = options.model.on_gpu && options.dp == 1;
-  const bool rounds = options.offload.gradients_dtype != DType::kFloat32 &&
-                      options.train.accumulation_order == AccumulationOrder::kLayer;
-  return (options.offload.gradients == Tier::kDevice ? alone : rounds) ? ReduceEvery::kStep
-                                                                       : options.zero.reduce_every;
+  const bool lone = options.model.on_gpu && options.dp == 1;
+  const bool layer = options.train.accumulation_order == AccumulationOrder::kLayer;
+  const bool rounds = options.offload.gradients_dtype != DType::kFloat32;
+  const bool once = options.offload.gradients == Tier::kDevice ? lone : layer && (lone || rounds);
+  return once ? ReduceEvery::kStep : options.zero.reduce_every;
 }
 
 bool gradients_add(const EngineOptions& options) {

@@ -19,9 +19,9 @@ namespace sluice {
 
 [[nodiscard]] std::int64_t micro_batches_of(const EngineOptions& options);
 
-// options.zero.reduce_every; kStep for a rank alone on a GPU that keeps its gradients there, whose
-// products add to the step's gradients themselves; kStep in layer order for gradients that leave
-// the device rounded, because only complete gradients are rounded.
+// options.zero.reduce_every; kStep for a rank alone on a GPU, whose products add to the step's
+// gradients themselves, if the gradients stay there or the order is by layer; kStep in layer order
+// for gradients that leave the device rounded, because only complete gradients are rounded.
 [[nodiscard]] ReduceEvery reduce_every_of(const EngineOptions& options);
 // A unit's gradients are added to those of earlier micro-batches.
 [[nodiscard]] bool gradients_add(const EngineOptions& options);

@@ -131,7 +131,6 @@ class Search {
 
   void add_micro_batch(EngineOptions options) {
     for (int stage = 0; stage <= 3; ++stage) {
-      if (options.zero.reduce_every == ReduceEvery::kStep && stage > 1) continue;
       options.zero.stage = stage;
       for (const Rung& rung : placement_ladder()) {
         if (!has_meaning(rung, stage)) continue;
@@ -147,6 +146,9 @@ class Search {
     for (const AccumulationOrder order : {AccumulationOrder::kMicro, AccumulationOrder::kLayer}) {
       const bool layer = order == AccumulationOrder::kLayer;
       if (layer && (micro_batches_of(options) == 1 || options.parallel.pipeline > 1)) continue;
+      if (!layer && options.zero.reduce_every == ReduceEvery::kStep && options.zero.stage > 1) {
+        continue;
+      }
       options.train.accumulation_order = order;
       if (!stores_complete_gradients(options)) continue;
       if (limits_.allowed && !limits_.allowed(options)) continue;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tests/runtime/observe/temporary_folder.hpp"
 #include "tests/runtime/engine/world.hpp"
 
 namespace sluice::testing {
@@ -265,6 +266,36 @@ TEST(Equality, ReducingOnceAStepAgreesWithinRounding) {
     const WorldResult once = train_world(options, 10, Wire::kLocal);
     for (std::size_t i = 0; i < each.losses.size(); ++i) {
       EXPECT_NEAR(once.losses[i] / each.losses[i], 1.0, 1e-5) << "stage " << stage;
+    }
+  }
+}
+
+// In layer order stages 2 and 3 reduce once a step too, with the bits of the other stages. A tied
+// table's gradient is one stream then, from the loss head to the embedding.
+TEST(Equality, StagesThatReduceOnceAStepInLayerOrderAreBitIdentical) {
+  const TemporaryFolder folder;
+  for (const bool tied : {true, false}) {
+    EngineOptions options = tiny_options();
+    options.dp = 2;
+    options.model.tie_embeddings = tied;
+    options.train.global_batch = 16;
+    options.train.accumulation_order = AccumulationOrder::kLayer;
+    options.zero.reduce_every = ReduceEvery::kStep;
+    options.zero.stage = 0;
+    const WorldResult oracle = train_world(options, 5, Wire::kLocal);
+    options.offload.nvme_path = {folder.path().string()};
+    for (const int stage : {1, 2, 3}) {
+      options.zero.stage = stage;
+      const std::string what = "stage " + std::to_string(stage);
+      options.offload.optimizer = options.offload.gradients = Tier::kDevice;
+      expect_same_bits(train_world(options, 5, Wire::kLocal), oracle, what);
+      for (const Tier gradients : {Tier::kHost, Tier::kNvme}) {
+        if (stage == 1) continue;
+        options.offload.optimizer = Tier::kHost;
+        options.offload.gradients = gradients;
+        expect_same_bits(train_world(options, 5, Wire::kLocal), oracle,
+                         what + (gradients == Tier::kHost ? ", on the host" : ", on NVMe"));
+      }
     }
   }
 }
