@@ -1,5 +1,6 @@
 #include "runtime/plan/search/other_numbers.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -21,14 +22,20 @@ EngineOptions on_best_mesh(const PlanQuestion& question, const SearchResult& res
   return options;
 }
 
-// `asked`: on_best_mesh() with other numbers.
+double fastest_of(const std::vector<Suggestion>& all) {
+  double step_s = std::numeric_limits<double>::infinity();
+  for (const Suggestion& s : all) step_s = std::min(step_s, s.plan.time.step_s);
+  return step_s;
+}
+
+// `asked`: on_best_mesh() with other numbers. Adds a plan whose step is below `below_s`.
 void find_with(const char* with, Planner& planner, const EngineOptions& asked,
-               const PlanQuestion& question, SearchLimits limits, SearchResult& result) {
+               const PlanQuestion& question, SearchLimits limits, double below_s,
+               SearchResult& result) {
   limits.most = 1;
   limits.evaluations = 16;
   limits.meshes = false;
-  limits.below_s = result.any_fits ? kMarkedlyFaster * result.suggestions.front().plan.time.step_s
-                                   : std::numeric_limits<double>::infinity();
+  limits.below_s = below_s;
   SearchResult found = suggest(planner, {asked, question.budgets}, limits);
   result.candidates += found.candidates;
   result.evaluated += found.evaluated;
@@ -40,38 +47,54 @@ void find_with(const char* with, Planner& planner, const EngineOptions& asked,
   result.others.push_back(std::move(best));
 }
 
-}  // namespace
-
-void suggest_bf16_moments(Planner& planner, const PlanQuestion& question,
-                          const SearchLimits& limits, SearchResult& result) {
-  if (result.suggestions.empty() || !rule_of(question.options.optimizer.type).narrow_moments ||
-      question.options.offload.states_dtype == DType::kBFloat16) {
-    return;
-  }
-  EngineOptions asked = on_best_mesh(question, result);
-  asked.offload.states_dtype = DType::kBFloat16;
-  SearchLimits away = limits;
-  away.allowed = [&limits](const EngineOptions& options) {  // on the device moments stay fp32
-    return options.offload.optimizer != Tier::kDevice &&
-           (!limits.allowed || limits.allowed(options));
-  };
-  find_with("bf16 moments", planner, asked, question, away, result);
+// Markedly faster than the suggestions, of which none fits or the first is the fastest.
+double markedly_below(const SearchResult& result) {
+  return result.any_fits ? kMarkedlyFaster * result.suggestions.front().plan.time.step_s
+                         : std::numeric_limits<double>::infinity();
 }
 
-void suggest_bf16_gradients(Planner& planner, const PlanQuestion& question,
-                            const SearchLimits& limits, SearchResult& result) {
-  if (result.suggestions.empty() || question.options.train.dtype != DType::kBFloat16 ||
-      question.options.offload.gradients_dtype == DType::kBFloat16) {
-    return;
-  }
+struct Narrow {
+  bool moments = false;
+  bool gradients = false;
+};
+
+void find_narrow(const char* with, const Narrow& narrow, Planner& planner,
+                 const PlanQuestion& question, const SearchLimits& limits, double below_s,
+                 SearchResult& result) {
   EngineOptions asked = on_best_mesh(question, result);
-  asked.offload.gradients_dtype = DType::kBFloat16;
+  if (narrow.moments) asked.offload.states_dtype = DType::kBFloat16;
+  if (narrow.gradients) asked.offload.gradients_dtype = DType::kBFloat16;
   SearchLimits away = limits;
-  away.allowed = [&limits](const EngineOptions& options) {  // on the device gradients stay fp32
-    return options.offload.gradients != Tier::kDevice &&
+  away.allowed = [&limits, narrow](const EngineOptions& options) {  // on the device both are fp32
+    const OffloadOptions& offload = options.offload;
+    return (!narrow.moments || offload.optimizer != Tier::kDevice) &&
+           (!narrow.gradients || offload.gradients != Tier::kDevice) &&
            (!limits.allowed || limits.allowed(options));
   };
-  find_with("bf16 gradients", planner, asked, question, away, result);
+  find_with(with, planner, asked, question, away, below_s, result);
+}
+
+}  // namespace
+
+void suggest_bf16_states(Planner& planner, const PlanQuestion& question, const SearchLimits& limits,
+                         SearchResult& result) {
+  const EngineOptions& options = question.options;
+  const bool moments = rule_of(options.optimizer.type).narrow_moments &&
+                       options.offload.states_dtype != DType::kBFloat16;
+  const bool gradients = options.train.dtype == DType::kBFloat16 &&
+                         options.offload.gradients_dtype != DType::kBFloat16;
+  if (result.suggestions.empty()) return;
+  const double below_s = markedly_below(result);
+  if (moments) {
+    find_narrow("bf16 moments", {.moments = true}, planner, question, limits, below_s, result);
+  }
+  if (gradients) {
+    find_narrow("bf16 gradients", {.gradients = true}, planner, question, limits, below_s, result);
+  }
+  if (!moments || !gradients) return;
+  const double than_either = std::min(below_s, kMarkedlyFaster * fastest_of(result.others));
+  find_narrow("bf16 moments and gradients", {.moments = true, .gradients = true}, planner, question,
+              limits, than_either, result);
 }
 
 void suggest_bf16(const MachineProfile& machine, const PlanQuestion& question,
@@ -89,7 +112,7 @@ void suggest_bf16(const MachineProfile& machine, const PlanQuestion& question,
   asked.model.attention =
       settled_attention(options.train.attention, options.model, DType::kBFloat16);
   Planner planner(machine);  // a planner's questions are about one model
-  find_with("train.dtype bf16", planner, asked, question, limits, result);
+  find_with("train.dtype bf16", planner, asked, question, limits, markedly_below(result), result);
 }
 
 }  // namespace sluice

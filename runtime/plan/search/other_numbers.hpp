@@ -10,13 +10,10 @@ namespace sluice {
 // other numbers, if it is markedly faster than all suggestions, or fits where none of them does.
 // Only the mesh of the first suggestion is searched.
 
-// Moments off the device in bf16, where the optimizer may hold them so.
-void suggest_bf16_moments(Planner& planner, const PlanQuestion& question,
-                          const SearchLimits& limits, SearchResult& result);
-
-// Gradients off the device in bf16, of a run in bf16.
-void suggest_bf16_gradients(Planner& planner, const PlanQuestion& question,
-                            const SearchLimits& limits, SearchResult& result);
+// Moments off the device in bf16, where the optimizer may hold them so; gradients off the device in
+// bf16, of a run in bf16; both, if markedly faster than either.
+void suggest_bf16_states(Planner& planner, const PlanQuestion& question, const SearchLimits& limits,
+                         SearchResult& result);
 
 // train.dtype bf16 in place of fp32, on a GPU.
 void suggest_bf16(const MachineProfile& machine, const PlanQuestion& question,

@@ -19,6 +19,7 @@ bool has(const Suggestion& suggestion, const Setting& setting) {
 }
 
 const Setting kMoments{"offload.states_dtype", "bf16"};
+const Setting kGradients{"offload.gradients_dtype", "bf16"};
 
 // A card that holds the weights alone, with a slow drive.
 struct Card {
@@ -40,9 +41,22 @@ struct Card {
     other.options.offload.states_dtype = moments;
     question.budgets.host = planner.plan(other).peak(Tier::kHost);
   }
+  // The host has room for gradients in bf16 and moments of this type, and nothing else has.
+  void give_host_narrow_gradients(DType moments) {
+    question.options.offload.gradients = Tier::kHost;
+    question.options.recompute.mode = RecomputeMode::kFull;
+    PlanQuestion narrow = question;
+    narrow.options.offload.gradients_dtype = DType::kBFloat16;
+    narrow.options.offload.states_dtype = moments;
+    narrow.options.train.accumulation_order = AccumulationOrder::kLayer;
+    const RunPlan plan = planner.plan(narrow);
+    question.budgets.device = plan.memory.of(Tier::kDevice).need();
+    question.budgets.host = plan.peak(Tier::kHost);
+    question.budgets.nvme = 1;
+  }
   SearchResult search() {
     SearchResult result = suggest(planner, question);
-    suggest_bf16_moments(planner, question, {}, result);
+    suggest_bf16_states(planner, question, {}, result);
     return result;
   }
   Planner planner{machine()};
@@ -89,34 +103,38 @@ TEST(OtherNumbers, NoneThatGainLittleOrThatTheRunHasAlready) {
 
 TEST(OtherNumbers, GradientsInBf16WhereTheHostHoldsNoOthers) {
   Card card;
-  PlanQuestion& question = card.question;
-  question.options.offload.gradients = Tier::kHost;
-  question.options.recompute.mode = RecomputeMode::kFull;
-  PlanQuestion narrow = question;
-  narrow.options.offload.gradients_dtype = DType::kBFloat16;
-  narrow.options.train.accumulation_order = AccumulationOrder::kLayer;
-  const RunPlan plan = card.planner.plan(narrow);
-  question.budgets.device = plan.memory.of(Tier::kDevice).need();
-  question.budgets.host = plan.peak(Tier::kHost);
-  question.budgets.nvme = 1;
-  SearchResult result = suggest(card.planner, question);
+  card.give_host_narrow_gradients(DType::kFloat32);
+  const SearchResult result = card.search();
   EXPECT_FALSE(result.any_fits) << suggestions_text(result);
-  suggest_bf16_gradients(card.planner, question, {}, result);
-  ASSERT_EQ(result.others.size(), 1U) << suggestions_text(result);
-  const Suggestion& other = result.others.front();
-  EXPECT_TRUE(has(other, {"offload.gradients_dtype", "bf16"}));
-  EXPECT_TRUE(other.plan.fits());
-  EXPECT_TRUE(stores_complete_gradients(other.options));
+  const auto other = std::ranges::find(result.others, "bf16 gradients", &Suggestion::with);
+  ASSERT_NE(other, result.others.end()) << suggestions_text(result);
+  EXPECT_TRUE(has(*other, kGradients));
+  EXPECT_FALSE(has(*other, kMoments));
+  EXPECT_TRUE(other->plan.fits());
+  EXPECT_TRUE(stores_complete_gradients(other->options));
   EXPECT_NE(suggestions_text(result).find("\nwith bf16 gradients (other numbers):\n"),
             std::string::npos);
   // Of a run that has them already, or whose gradients need fp32, none is found.
-  for (const bool has_them : {true, false}) {
-    PlanQuestion other_question = has_them ? narrow : question;
-    if (!has_them) other_question.options.train.dtype = DType::kFloat16;
-    result.others.clear();
-    suggest_bf16_gradients(card.planner, other_question, {}, result);
-    EXPECT_EQ(result.others.size(), 0U);
-  }
+  EngineOptions& options = card.question.options;
+  options.train.dtype = DType::kFloat16;
+  for (const Suggestion& s : card.search().others) EXPECT_FALSE(has(s, kGradients));
+  options.train.dtype = DType::kBFloat16;
+  options.offload.gradients_dtype = DType::kBFloat16;
+  options.train.accumulation_order = AccumulationOrder::kLayer;
+  for (const Suggestion& s : card.search().others) EXPECT_FALSE(has(s, kGradients));
+}
+
+TEST(OtherNumbers, BothInBf16WhereTheHostHoldsNeitherAlone) {
+  Card card;
+  card.give_host_narrow_gradients(DType::kBFloat16);
+  const SearchResult result = card.search();
+  EXPECT_FALSE(result.any_fits) << suggestions_text(result);
+  ASSERT_EQ(result.others.size(), 1U) << suggestions_text(result);
+  const Suggestion& both = result.others.front();
+  EXPECT_TRUE(has(both, kMoments) && has(both, kGradients));
+  EXPECT_TRUE(both.plan.fits());
+  EXPECT_NE(suggestions_text(result).find("\nwith bf16 moments and gradients (other numbers):\n"),
+            std::string::npos);
 }
 
 // The search for the fastest never rounds what the host still adds to.
