@@ -19,7 +19,7 @@ using Dimension = std::vector<Value>;
 
 // Odd sizes on purpose: 7 layers, a vocabulary that nothing divides, sequences of 1000 and 37.
 Dimension models() {
-  const auto model = [](ModelOptions m) { return [m](EngineOptions& o) { o.model = m; }; };
+  const auto model = [](const ModelOptions& m) { return [m](EngineOptions& o) { o.model = m; }; };
   const ModelOptions gpt2{.layers = 7, .hidden = 48, .heads = 3, .vocab = 131, .seq = 37};
   ModelOptions large_vocab{.layers = 2, .hidden = 32, .heads = 2, .vocab = 50257, .seq = 24};
   ModelOptions long_seq{.layers = 2, .hidden = 32, .heads = 2, .vocab = 61, .seq = 1000};
@@ -64,7 +64,8 @@ Dimension models() {
 
 // Embedding and first block, which then have no backward; or kinds of parameters of all blocks.
 Dimension frozen_parts() {
-  const auto freeze = [](std::vector<std::string> gpt2, std::vector<std::string> llama) {
+  const auto freeze = [](const std::vector<std::string>& gpt2,
+                         const std::vector<std::string>& llama) {
     return
         [=](EngineOptions& o) { o.model.freeze = o.model.type == ModelType::kGpt2 ? gpt2 : llama; };
   };
