@@ -141,7 +141,8 @@ Section zero_section() {
       .example("100k")
       .key("reduce_every", &O::reduce_every, one_of({"micro_batch", "step"}),
            "When gradients cross the wire, and leave the device; step: stages 0 and 1, or layer "
-           "order.")
+           "order. A rank alone on a GPU takes step wherever it can, and bf16 gradients off the "
+           "device need it.")
       .when("a step has several micro-batches");
 }
 

@@ -242,6 +242,12 @@ std::int64_t StateTable::bytes(Tier tier, Tag tag) const {
   return sum;
 }
 
+std::int64_t StateTable::second_bytes(Tier tier) const {
+  std::int64_t sum = 0;
+  for (const StateRow& row : rows) sum += row.tier == tier ? row.second_bytes() : 0;
+  return sum;
+}
+
 std::int64_t StateTable::page_end_bytes() const {
   std::int64_t sum = 0;
   for (const StateBlock& block : blocks) sum += block.tier_bytes() - block.bytes;

@@ -128,6 +128,8 @@ struct StateTable {
   // Bytes of the rows on one tier, without the page ends of host blocks (page_end_bytes).
   [[nodiscard]] std::int64_t bytes(Tier tier) const;
   [[nodiscard]] std::int64_t bytes(Tier tier, Tag tag) const;
+  // Bytes of the second places on one tier.
+  [[nodiscard]] std::int64_t second_bytes(Tier tier) const;
   // Bytes added by rounding host blocks to whole pages.
   [[nodiscard]] std::int64_t page_end_bytes() const;
   // The row of a group's array; null if the rank has none.

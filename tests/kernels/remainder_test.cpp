@@ -240,6 +240,10 @@ TEST(Remainder, MisuseIsNamed) {
     bad = good;
     bad.remainders_out = states.remainders.data();
     EXPECT_THROW(rule.update(bad), Error);
+    bad = states.span(grad, 0, 16, 1, false);
+    bad.remainders_out = states.remainders.data();
+    for (std::size_t k = 0; k < 2; ++k) bad.moments_out[k] = states.moment[k].data();
+    EXPECT_THROW(rule.update(bad), Error);
     bad = good;
     bad.weights_dtype = DType::kFloat16;
     EXPECT_THROW(rule.update(bad), Error);

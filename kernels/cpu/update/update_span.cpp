@@ -12,6 +12,8 @@ void check_span(const UpdateSpan& span, const std::string& optimizer, std::size_
       !split || (span.master == nullptr && span.master_out == nullptr && span.weights != nullptr &&
                  span.weights_out != nullptr && span.weights_dtype == DType::kBFloat16),
       optimizer + ": remainders are those of bf16 weights, in place of master weights");
+  check(split || span.remainders_out == nullptr,
+        optimizer + ": new remainders are those of remainders");
   const bool elsewhere = span.master_out != nullptr || span.remainders_out != nullptr;
   bool given = (split || span.master != nullptr) && span.grad != nullptr;
   for (std::size_t k = 0; k < moments; ++k) given = given && span.moments[k] != nullptr;

@@ -45,7 +45,8 @@ struct UpdateSpan {
   void* moments_out[kMostMoments] = {};
   const void* grad = nullptr;
   DType grad_dtype = DType::kFloat32;
-  // [n] of weights_dtype, rounded to nearest even; or null. Must not overlap the other buffers.
+  // [n] of weights_dtype, rounded to nearest even; or null. Must not overlap the other buffers,
+  // except that it may be `weights`.
   void* weights_out = nullptr;
   DType weights_dtype = DType::kFloat32;  // of the weights, wherever they are rounded
   std::int64_t n = 0;

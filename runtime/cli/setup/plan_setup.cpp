@@ -15,6 +15,7 @@
 #include "runtime/observe/progress_line.hpp"
 #include "runtime/plan/search/other_numbers.hpp"
 #include "runtime/plan/search/search_text.hpp"
+#include "runtime/program/write/early_updates.hpp"
 #include "runtime/run/generator.hpp"
 
 namespace sluice {
@@ -128,8 +129,7 @@ SearchResult search_this_host(Planner& planner, const RunConfig& run, const RunP
   if (run.memory.host > 0 || inside.memory.host < kMiB) return result;
   for (auto* const list : {&result.suggestions, &result.others}) {
     for (Suggestion& suggestion : *list) {  // second places fill the budget
-      const OffloadOptions& offload = suggestion.options.offload;
-      if (offload.speculate == Speculation::kNever || offload.optimizer != Tier::kHost) continue;
+      if (!has_second_places_on_host(suggestion.plan.shape)) continue;
       suggestion.set.push_back({"memory.host", std::to_string(inside.memory.host / kMiB) + "MiB"});
     }
   }

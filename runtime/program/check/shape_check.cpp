@@ -61,9 +61,9 @@ void check_shape(const StepShape& shape) {
   }
   check(shape.dp > 0 && shape.micro_batches > 0 && shape.prefetch_units >= 0, "a step's counts");
   const bool whole = shape.stage < 2 || keeps_full_gradients(shape);
-  check(
-      whole || shape.frozen || shape.layer_major || shape.reduce_every == ReduceEvery::kMicroBatch,
-      "ranks without full gradients reduce every micro-batch, or once in layer order");
+  const bool once = shape.reduce_every == ReduceEvery::kStep && shape.micro_batches > 1;
+  check(!once || whole || shape.frozen || shape.layer_major,
+        "ranks without full gradients reduce every micro-batch, or once in layer order");
   const Placement& p = shape.placement;
   check(p.parameters == Tier::kDevice || shape.stage == 3, "parameters leave in stage 3");
   check(p.gradients == Tier::kDevice || shape.stage >= 2, "gradients leave in stages 2 and 3");

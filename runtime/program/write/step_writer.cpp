@@ -356,7 +356,8 @@ Program write_within_budget(StepShape shape) {
     Program program = write_smaller(shape, Kind::kTrain);
     const std::int64_t missing = host_need(program) - shape.host_budget_bytes;
     if (missing <= 0) return program;
-    placement.speculation_room_bytes -= missing;
+    std::int64_t& room = placement.speculation_room_bytes;
+    room = std::min(room, program.states.second_bytes(Tier::kHost)) - missing;
   }
   return plain;
 }

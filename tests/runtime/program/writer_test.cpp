@@ -260,7 +260,7 @@ TEST(StepWriter, GradientsAreRoundedOnlyWhenTheyAreComplete) {
 }
 
 TEST(StepWriter, RefusesShapesThatMakeNoStep) {
-  StepShape shape = make_shape({.stage = 2});
+  StepShape shape = make_shape({.stage = 2, .micro_batches = 2});
   shape.reduce_every = ReduceEvery::kStep;
   EXPECT_THROW((void)write_train_step(shape), Error);
   shape = make_shape({});
