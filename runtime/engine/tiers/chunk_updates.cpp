@@ -18,8 +18,8 @@ template <class Issue>
 Ticket for_states(OptimizerType type, const OffDeviceGroup& g, const ChunkLayout& layout,
                   const Issue& issue) {
   return issue_all(1 + rule_of(type).moments, [&](std::size_t i) {
-    const RowId master = g.remainders < 0 ? g.master : g.remainders;
-    return i == 0 ? issue(master, layout.master) : issue(g.moments[i - 1], layout.moments[i - 1]);
+    return i == 0 ? issue(g.master_or_remainders(), layout.master)
+                  : issue(g.moments[i - 1], layout.moments[i - 1]);
   });
 }
 

@@ -24,6 +24,9 @@ struct OffDeviceGroup {
   std::vector<ShardSegment> segments;  // of the owned elements
   DevicePtr device_shard;              // parameters, if on the device
   DevicePtr device_grads;              // fp32, if on the device
+
+  // The row that updates write for master weights: theirs, or that of their remainders.
+  [[nodiscard]] RowId master_or_remainders() const { return remainders < 0 ? master : remainders; }
 };
 
 }  // namespace sluice

@@ -123,8 +123,7 @@ void TierStore::write_master(int g, std::int64_t begin, std::span<const float> v
   const std::int64_t on_device = group(g).on_device;
   const std::int64_t skip = std::max<std::int64_t>(0, on_device - begin);
   if (skip < std::ssize(values) && off_device_elems(shape_, g) > 0) {
-    const RowId remainders = group(g).remainders;
-    store_.put(remainders < 0 ? group(g).master : remainders, begin + skip - on_device,
+    store_.put(group(g).master_or_remainders(), begin + skip - on_device,
                values.subspan(static_cast<std::size_t>(skip)));
   }
   write_params(g, begin, values);
@@ -150,9 +149,12 @@ void TierStore::read_master(int g, std::span<float> owned) {
 // Of states off the device, from element `begin` on.
 void TierStore::get_master(int g, std::int64_t begin, std::span<float> values) {
   const OffDeviceGroup& of = group(g);
-  const bool split = of.remainders >= 0;
-  if (split || of.master >= 0) store_.get(split ? of.params : of.master, begin, values);
-  if (split) store_.get(of.remainders, begin, values);
+  if (of.remainders >= 0) {
+    store_.get(of.params, begin, values);
+    store_.get(of.remainders, begin, values);
+  } else if (of.master >= 0) {
+    store_.get(of.master, begin, values);
+  }
 }
 
 std::int64_t TierStore::state_elems(int g) const {

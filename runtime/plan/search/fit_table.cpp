@@ -32,9 +32,7 @@ std::vector<FitRow> compare(Planner& planner, const PlanQuestion& question) {
       EngineOptions options = question.options;
       options.zero.stage = stage;
       place(options, rung);
-      const bool reduces = options.zero.reduce_every == ReduceEvery::kMicroBatch || stage < 2 ||
-                           options.train.accumulation_order == AccumulationOrder::kLayer;
-      cell.possible = has_meaning(rung, stage) && reduces;
+      cell.possible = has_meaning(rung, stage) && keeps_what_it_sums(options);
       if (cell.possible) fill_in(evaluator, options, cell);
       row.stages.push_back(cell);
     }

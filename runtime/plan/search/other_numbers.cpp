@@ -47,7 +47,7 @@ void find_with(const char* with, Planner& planner, const EngineOptions& asked,
   result.others.push_back(std::move(best));
 }
 
-// Markedly faster than the suggestions, of which none fits or the first is the fastest.
+// The step time below which a plan is markedly faster than the suggestions; infinite if none fits.
 double markedly_below(const SearchResult& result) {
   return result.any_fits ? kMarkedlyFaster * result.suggestions.front().plan.time.step_s
                          : std::numeric_limits<double>::infinity();

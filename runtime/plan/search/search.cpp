@@ -146,11 +146,8 @@ class Search {
     for (const AccumulationOrder order : {AccumulationOrder::kMicro, AccumulationOrder::kLayer}) {
       const bool layer = order == AccumulationOrder::kLayer;
       if (layer && (micro_batches_of(options) == 1 || options.parallel.pipeline > 1)) continue;
-      if (!layer && options.zero.reduce_every == ReduceEvery::kStep && options.zero.stage > 1) {
-        continue;
-      }
       options.train.accumulation_order = order;
-      if (!stores_complete_gradients(options)) continue;
+      if (!keeps_what_it_sums(options) || !stores_complete_gradients(options)) continue;
       if (limits_.allowed && !limits_.allowed(options)) continue;
       add_recompute(options);
     }

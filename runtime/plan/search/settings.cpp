@@ -76,6 +76,11 @@ bool has_meaning(const Rung& rung, int stage) {
          (rung.parameters == Tier::kDevice || stage == 3);
 }
 
+bool keeps_what_it_sums(const EngineOptions& options) {
+  return options.zero.reduce_every == ReduceEvery::kMicroBatch || options.zero.stage < 2 ||
+         options.train.accumulation_order == AccumulationOrder::kLayer;
+}
+
 bool stores_complete_gradients(const EngineOptions& options) {
   return options.offload.gradients == Tier::kDevice ||
          options.offload.gradients_dtype == DType::kFloat32 || micro_batches_of(options) == 1 ||

@@ -35,6 +35,9 @@ struct Rung {
 [[nodiscard]] std::span<const Rung> placement_ladder();
 [[nodiscard]] bool has_meaning(const Rung& rung, int zero_stage);
 void place(EngineOptions& options, const Rung& rung);
+// False where micro-batches would be summed in whole gradients that are not kept between them:
+// zero.reduce_every step, of stages 2 and 3 in micro order.
+[[nodiscard]] bool keeps_what_it_sums(const EngineOptions& options);
 // False where bf16 gradients off the device would be rounded before they are complete: several
 // micro-batches in micro order.
 [[nodiscard]] bool stores_complete_gradients(const EngineOptions& options);

@@ -74,6 +74,14 @@ ChunkRing::ChunkRing(ProgramBuilder& builder, const StepShape& shape)
 
 const Chunk& ChunkRing::chunk(int c) const { return nth(builder_.program().chunks, c); }
 
+std::int64_t ChunkRing::state_bytes(int c) const {
+  return away_state_bytes(shape_, chunk(c).group) * chunk(c).elems;
+}
+
+std::int64_t ChunkRing::gradient_bytes(int c) const {
+  return sluice::gradient_bytes(shape_, chunk(c).group, chunk(c).elems);
+}
+
 OpId ChunkRing::emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits, std::int64_t bytes) {
   Op op{.kind = kind, .lane = lane, .group = chunk(c).group, .chunk = c};
   op.waits = std::move(waits);

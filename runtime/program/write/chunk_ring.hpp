@@ -28,6 +28,10 @@ class ChunkRing {
   [[nodiscard]] bool on_disk() const { return shape_.placement.optimizer == Tier::kNvme; }
   [[nodiscard]] bool image() const { return builder_.program().image; }
 
+  // Bytes of the chunk's states, and of one of its gradient streams, off the device.
+  [[nodiscard]] std::int64_t state_bytes(int c) const;
+  [[nodiscard]] std::int64_t gradient_bytes(int c) const;
+
   OpId emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits, std::int64_t bytes);
   // The newest operations on each of the two parts of the chunk's slot. A slot's states (with the
   // new weights) and its gradients are filled and emptied independently.

@@ -124,15 +124,14 @@ void EarlyUpdates::read_some() {
 
 void EarlyUpdates::read(Early& early) {
   const int c = early.chunk;
-  const std::int64_t elems = ring_.chunk(c).elems;
-  const std::int64_t bytes = gradient_bytes(shape_, ring_.chunk(c).group, elems);
+  const std::int64_t bytes = ring_.gradient_bytes(c);
   Chunk& chunk = nth(builder_.program().chunks, c);
   chunk.speculated = true;
   chunk.second = true;
   std::vector<OpId> states = ring_.waits_of_return(c);
   if (ring_.on_disk()) {
-    ring_.state_users(c) = {emit(OpKind::kReadStates, Lane::kDisk, c, std::move(states),
-                                 away_state_bytes(shape_, ring_.chunk(c).group) * elems)};
+    ring_.state_users(c) = {
+        emit(OpKind::kReadStates, Lane::kDisk, c, std::move(states), ring_.state_bytes(c))};
     states = ring_.state_users(c);
   }
   std::vector<OpId> summed = std::exchange(early.arrivals, std::move(states));
@@ -160,8 +159,7 @@ void EarlyUpdates::update(const Early& early, OpId may_overwrite) {
   if (may_overwrite >= 0) waits.push_back(may_overwrite);
   std::vector<OpId> users;
   if (ring_.on_disk()) {
-    users.push_back(emit(OpKind::kWriteStates, Lane::kDisk, c, waits,
-                         away_state_bytes(shape_, g) * ring_.chunk(c).elems));
+    users.push_back(emit(OpKind::kWriteStates, Lane::kDisk, c, waits, ring_.state_bytes(c)));
   }
   const std::int64_t weight_bytes = size_of(shape_.dtype) * ring_.chunk(c).elems;
   if (replaces_params_early(shape_, g)) {

@@ -38,21 +38,19 @@ void UpdateFlow::advance(int g) {
 
 void UpdateFlow::read(int c) {
   std::vector<OpId>& arrivals = nth(arrivals_, c);
-  const std::int64_t elems = ring_.chunk(c).elems;
   const bool in_ring = c < builder_.program().chunks_ahead;
   if (ring_.on_disk() && !in_ring) {
     ring_.state_users(c) = {ring_.emit(OpKind::kReadStates, Lane::kDisk, c, ring_.state_users(c),
-                                       away_state_bytes(shape_, ring_.chunk(c).group) * elems)};
+                                       ring_.state_bytes(c))};
   }
   arrivals = ring_.state_users(c);
   if (shape_.placement.gradients == Tier::kHost) return;
   std::vector<OpId>& users = ring_.grad_users(c);
-  const int g = ring_.chunk(c).group;
-  const std::int64_t bytes = gradient_bytes(shape_, g, elems);
+  const std::int64_t bytes = ring_.gradient_bytes(c);
   if (shape_.placement.gradients == Tier::kDevice) {
     users = {ring_.emit(OpKind::kCopyGrads, Lane::kToHost, c, users, bytes)};
   } else {
-    const std::int64_t streams = gradient_streams(shape_, g);
+    const std::int64_t streams = gradient_streams(shape_, ring_.chunk(c).group);
     users = {ring_.emit(OpKind::kReadGrads, Lane::kDisk, c, users, bytes * streams)};
   }
   arrivals.insert(arrivals.end(), users.begin(), users.end());
@@ -66,8 +64,8 @@ void UpdateFlow::update(int c) {
   std::vector<OpId>& ready = nth(ready_, g);
   const bool states_leave = ring_.on_disk();
   if (states_leave) {
-    users.push_back(ring_.emit(OpKind::kWriteStates, Lane::kDisk, c, {update},
-                               away_state_bytes(shape_, g) * elems));
+    users.push_back(
+        ring_.emit(OpKind::kWriteStates, Lane::kDisk, c, {update}, ring_.state_bytes(c)));
   }
   ring_.note_written(c, states_leave ? users.back() : update);
   const Tier params = parameter_tier(shape_, g);
@@ -119,9 +117,8 @@ void UpdateFlow::read_ahead(int done, int backwards) {
   if (ring_.speculates() && left > 0) due = done < first ? 0 : ahead * (done + 1 - first) / left;
   for (; next_ahead_ < due; ++next_ahead_) {
     const int c = next_ahead_;
-    const OpId read =
-        ring_.emit(OpKind::kReadStates, Lane::kDisk, c, ring_.waits_of_return(c),
-                   away_state_bytes(shape_, ring_.chunk(c).group) * ring_.chunk(c).elems);
+    const OpId read = ring_.emit(OpKind::kReadStates, Lane::kDisk, c, ring_.waits_of_return(c),
+                                 ring_.state_bytes(c));
     nth(builder_.program().ops, read).ahead = true;
     ring_.state_users(c) = {read};
   }
@@ -156,7 +153,7 @@ void UpdateFlow::finish(Op& norm, const GradFlow& grads) {
     const std::vector<OpId> stored = grads.stored(g);
     waits.insert(waits.end(), stored.begin(), stored.end());
     const OpId read = ring_.emit(OpKind::kReadGrads, Lane::kDisk, c, std::move(waits),
-                                 gradient_bytes(shape_, g, ring_.chunk(c).elems) * streams);
+                                 ring_.gradient_bytes(c) * streams);
     const OpId sum = ring_.emit(OpKind::kSumSquares, Lane::kHost, c, {read}, 0);
     ring_.grad_users(c) = {sum};
     norm.waits.push_back(sum);

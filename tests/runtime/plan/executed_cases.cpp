@@ -206,13 +206,9 @@ Dimension knobs() {
 
 bool is_valid(const EngineOptions& o) {
   const OffloadOptions& away = o.offload;
-  if (o.zero.reduce_every == ReduceEvery::kStep && o.zero.stage > 1 &&
-      o.train.accumulation_order != AccumulationOrder::kLayer) {
-    return false;
-  }
   if (away.parameters != Tier::kDevice && o.zero.stage < 3) return false;
   if (away.gradients != Tier::kDevice && o.zero.stage < 2) return false;
-  if (!stores_complete_gradients(o)) return false;
+  if (!keeps_what_it_sums(o) || !stores_complete_gradients(o)) return false;
   if (o.model.explicit_units) return true;
   return o.recompute.mode != RecomputeMode::kSelective && o.model.matmul == MatmulType::kNative &&
          (away.activations == Tier::kDevice || o.recompute.mode == RecomputeMode::kFull);
