@@ -173,6 +173,9 @@ struct ShardShape {
   const auto moved = static_cast<double>(rule_of(shape.optimizer).moved_bytes());
   return elems * (moved / static_cast<double>(rule_of(OptimizerType::kAdamW).moved_bytes()));
 }
+// Time of an update on the host whose new states go to other memory, over one in place: 1.1 to 1.35
+// on an EPYC, by the number of cores.
+inline constexpr double kUpdateElsewhere = 1.25;
 // The group's bf16 parameters on the host are the high part of its master weights, whose low 16
 // bits (StateArray::kRemainder) are all that the optimizer's tier keeps beside them. Not with an
 // image, which must hold whole master weights.

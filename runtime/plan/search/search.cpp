@@ -265,7 +265,9 @@ class Search {
     struct Extra {
       bool on_device = false, early = false;
     };
-    constexpr double kNear = 1.25;  // a slower one does not become the fastest
+    // A slower one does not become the fastest: updates that take as long as a whole step are then
+    // hidden in it, not behind the backward of the step before.
+    constexpr double kNear = 1.5;
     constexpr int kMost = 36;
     allowed_ = result_.evaluated + kMost;
     for (const Found& plain : std::vector<Found>(found_)) {

@@ -9,10 +9,6 @@
 namespace sluice {
 namespace {
 
-// Time of an update on the host whose new states go to other memory, over one in place: 1.1 to 1.35
-// on an EPYC, by the number of cores.
-constexpr double kElsewhere = 1.25;
-
 double over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 double or_else(double rate, double other) { return rate > 0 ? rate : other; }
 
@@ -234,7 +230,7 @@ class Pricing {
     }
     if (chunk.speculated && !op.speculative) return kept_update(chunk);
     const bool elsewhere = op.speculative && shape_.placement.optimizer == Tier::kHost;
-    return (elsewhere ? kElsewhere : 1) * not_kept(op);
+    return (elsewhere ? kUpdateElsewhere : 1) * not_kept(op);
   }
 
   const Program& program_;

@@ -14,10 +14,22 @@ std::int64_t kept_read_bytes(const StepShape& shape, int g) {
   return writes_params_early(shape, g) || keeps_remainders(shape, g) ? 0 : 4;
 }
 
-// On NVMe: the number of elements with which the load of the disk, relative to the duration, is
-// equal in the forward of an unclipped step and in the step's last backward.
-std::int64_t balanced_elems(const StepShape& shape, const std::vector<Chunk>& chunks) {
-  const double backward_to_forward = shape.recompute ? 3 : 2;
+double backward_to_forward(const StepShape& shape) { return shape.recompute ? 3 : 2; }
+
+// On the host: the number of elements with which the load of the host, relative to the duration, is
+// equal in the forward of an unclipped step and in the step's last backward. More early updates
+// would wait for each other, those of the first units would come too late, and the next forward
+// would begin with their deferred updates.
+std::int64_t balanced_on_host(const StepShape& shape, const std::vector<Chunk>& chunks) {
+  double elems = 0;
+  for (const Chunk& chunk : chunks) elems += static_cast<double>(chunk.elems);
+  const double ratio = backward_to_forward(shape);
+  return static_cast<std::int64_t>(elems * ratio / (ratio + kUpdateElsewhere));
+}
+
+// On NVMe: the same of the load of the disk.
+std::int64_t balanced_on_nvme(const StepShape& shape, const std::vector<Chunk>& chunks) {
+  const double ratio = backward_to_forward(shape);
   double elems = 0;
   double moved = 0;  // bytes both ways
   double kept = 0;
@@ -27,8 +39,7 @@ std::int64_t balanced_elems(const StepShape& shape, const std::vector<Chunk>& ch
     kept += static_cast<double>(chunk.elems * kept_read_bytes(shape, chunk.group));
   }
   if (elems == 0) return 0;
-  return static_cast<std::int64_t>(elems * backward_to_forward * moved /
-                                   (moved + backward_to_forward * (moved - kept)));
+  return static_cast<std::int64_t>(elems * ratio * moved / (moved + ratio * (moved - kept)));
 }
 
 // Bytes on the host of an element's second place.
@@ -38,16 +49,15 @@ std::int64_t second_host_bytes(const StepShape& shape, int g) {
   return (states ? away_state_bytes(shape, g) : 0) + (params ? size_of(shape.dtype) : 0);
 }
 
-// The number of elements to update speculatively. On the host as many as the second places have
-// room for: an update that comes too late is left to the deferred update, so the host updates early
-// what it reaches while backwards run.
+// The number of elements to update speculatively.
 std::int64_t early_elems(const StepShape& shape, const std::vector<Chunk>& chunks) {
   std::int64_t bytes = 0;
   for (const Chunk& chunk : chunks) bytes = std::max(bytes, second_host_bytes(shape, chunk.group));
   const std::int64_t room =
       shape.placement.speculation_room_bytes / std::max<std::int64_t>(bytes, 1);
-  return shape.placement.optimizer == Tier::kHost ? room
-                                                  : std::min(room, balanced_elems(shape, chunks));
+  const bool on_host = shape.placement.optimizer == Tier::kHost;
+  return std::min(room,
+                  on_host ? balanced_on_host(shape, chunks) : balanced_on_nvme(shape, chunks));
 }
 
 // Whether the group's gradients can be complete before the step's last backward, which is that of
