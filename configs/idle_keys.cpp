@@ -107,7 +107,6 @@ class IdleKeys {
     if (offload.optimizer == Tier::kDevice) {
       const std::string why = "offload.optimizer is device";
       if (offload.speculate != Speculation::kNever) drop("offload.speculate", why);
-      if (offload.states_dtype != DType::kFloat32) drop("offload.states_dtype", why);
       if (offload.device_fraction != 0) drop("offload.device_fraction", why);
     }
     if (offload.gradients == Tier::kDevice && offload.gradients_dtype != DType::kFloat32) {

@@ -31,7 +31,7 @@ struct OffloadOptions {
   Tier activations = Tier::kDevice;
   std::vector<std::string> nvme_path;
   double device_fraction = 0.0;          // share of an offloaded state that stays on the device
-  DType states_dtype = DType::kFloat32;  // dtype of the optimizer's moments off-device
+  DType states_dtype = DType::kFloat32;  // dtype of the optimizer's moments on every tier
   // dtype of gradient shards off-device: fp32, or bf16 rounded to nearest even.
   DType gradients_dtype = DType::kFloat32;
   // Optimizer states pass through the host in chunks. chunk_bytes: size of one fp32 array of a

@@ -23,7 +23,7 @@ struct OptimizerRule {
   OptimizerType type = OptimizerType::kAdamW;
   // Number of moments: the first kinds after kMaster, in the order of UpdateSpan::moments.
   std::size_t moments = 0;
-  bool narrow_moments = false;  // off-device moments may be held in bf16
+  bool narrow_moments = false;  // moments may be held in bf16
   UpdateScope scope = UpdateScope::kElement;
   void (*update)(const UpdateSpan& span) = nullptr;  // on the host
   const char* cuda_symbol = nullptr;                 // a CudaUpdate of the CUDA module

@@ -40,7 +40,7 @@ struct Placement {
   Tier activations = Tier::kDevice;  // inputs of units; without recomputation, saved tensors too
   // With optimizer states on host or NVMe: the share of elements whose states stay on the device.
   double device_fraction = 0;
-  // Type of off-device moments: fp32, or bf16 with stochastic rounding.
+  // Type of moments on every tier: fp32, or bf16 with stochastic rounding.
   DType moments_dtype = DType::kFloat32;
   // Type of off-device gradient shards (gradient_dtype()): fp32, or bf16 rounded to nearest even.
   DType gradients_dtype = DType::kFloat32;

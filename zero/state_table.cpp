@@ -90,9 +90,10 @@ class TableWriter {
     } else if (!params_are_master(shape_, g)) {
       add_state(g, StateKind::kMaster, tier, on_device, off_device, kWide);
     }
+    const DType moments = shape_.placement.moments_dtype;
     for (const StateKind moment : rule_of(shape_.optimizer).moment_kinds()) {
-      add_state(g, moment, Tier::kDevice, 0, on_device, kWide);
-      add_state(g, moment, tier, on_device, off_device, shape_.placement.moments_dtype);
+      add_state(g, moment, Tier::kDevice, 0, on_device, moments);
+      add_state(g, moment, tier, on_device, off_device, moments);
     }
   }
 

@@ -21,9 +21,9 @@ struct StreamRef {
   void* stream = nullptr;
 };
 
-// As adamw() of `count` spans, with moments in fp32 only. `spans` is host memory and is read before
-// the function returns. One kernel for each 64 spans of the same dtypes whose numbers (lr, decay,
-// ...) have at most two sets of values. CPU bits: every operation rounds once to nearest, in the
+// As adamw() of `count` spans; moments in bf16 need gradients in fp32. `spans` is host memory and is
+// read before the function returns. One kernel for each 64 spans (AdamW with moments in bf16: 56) of
+// the same dtypes whose numbers (lr, decay, ...) have at most two sets of values. CPU bits: every operation rounds once to nearest, in the
 // CPU's order, and only the CPU's fma are fused. Ranks on a CPU flush subnormals to zero: the CPU
 // stores 0 where the GPU stores a number below 1.2e-38. With an eps of ordinary size no other
 // result differs.

@@ -2,25 +2,41 @@
 // argument, so one launch updates many parameters.
 //
 // An optimizer's arithmetic `Rule` has Constants, kMoments, and update(), which returns the new
-// master weight and replaces the moments by their new values.
+// master weight and replaces the moments by their new values. Moments are fp32 or bf16.
 #pragma once
 
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/cpu/philox_rounds.hpp"
 #include "kernels/cuda/device_types.cuh"
 #include "kernels/cuda/step_clip.hpp"
 
 namespace sluice::cuda {
 
-inline constexpr int kUpdatesOfLaunch = 64;  // 3.5 KiB of the 4 KiB that arguments may take
+inline constexpr int kFour = 4;
 // Elements that a thread block takes at a time, four a thread.
-inline constexpr int kUpdateChunk = 4 * kThreads;
+inline constexpr int kUpdateChunk = kFour * kThreads;
+// Elements whose moments are rounded by 16 blocks of Philox (kernels/cpu/update/update_span.hpp).
+// A thread takes four of them, 16 apart: those of one block.
+inline constexpr int kRounded = 64;
+inline constexpr int kRoundedApart = kRounded / kFour;
 
-template <class Rule>
-struct UpdatePart {
+// The number of a part's first element for stochastic rounding, where moments are rounded.
+template <class M>
+struct RoundedPart {
+  std::int64_t element;
+  [[nodiscard]] SLUICE_HOST_DEVICE std::int64_t before() const { return element % kRounded; }
+};
+template <>
+struct RoundedPart<float> {
+  [[nodiscard]] SLUICE_HOST_DEVICE std::int64_t before() const { return 0; }
+};
+
+template <class Rule, class M>
+struct UpdatePart : RoundedPart<M> {
   float* master;
-  float* moments[Rule::kMoments];
+  M* moments[Rule::kMoments];
   const void* grad;
   void* weights_out;
   std::int64_t n;
@@ -28,17 +44,20 @@ struct UpdatePart {
   int constants;  // index into UpdateParts::constants
 };
 
-template <class Rule>
+template <class Rule, class M>
 struct UpdateParts {
-  UpdatePart<Rule> at[kUpdatesOfLaunch];
+  // Arguments may take 4 KiB. AdamW: 64 parts with moments in fp32.
+  static constexpr int kMost = 3584 / static_cast<int>(sizeof(UpdatePart<Rule, M>));
+
+  UpdatePart<Rule, M> at[std::size_t{kMost}];
   typename Rule::Constants constants[2];
   const StepClip* clip;  // null: the constants have the factor of gradients
+  std::uint64_t seed;    // of stochastic rounding
+  std::uint64_t step;
   int count;
   int sets;  // of constants
   int chunks;
 };
-
-inline constexpr int kFour = 4;
 
 template <class T>
 __device__ __forceinline__ void load_four(const T* from, float (&to)[kFour]) {
@@ -59,17 +78,28 @@ __device__ __forceinline__ bool takes_four(const T* at) {
   return reinterpret_cast<std::uintptr_t>(at) % sizeof(Quad<T>) == 0;
 }
 
+// `x` in bf16: adds random bits to the 16 bits that bf16 drops, and truncates. Infinities stay.
+__device__ __forceinline__ Bf16 narrow_stochastic(float x, std::uint32_t random) {
+  const std::uint32_t bits = bits_of(x);
+  const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
+  const std::uint32_t rounded = (nan ? bits | 0x400000U : bits + (random & 0xffffU)) >> 16;
+  const auto high = static_cast<std::uint16_t>(rounded);
+  Bf16 narrow;
+  memcpy(static_cast<void*>(&narrow), &high, sizeof high);
+  return narrow;
+}
+
 // A part's buffers in their types.
-template <class Rule, class G, class W>
+template <class Rule, class M, class G, class W>
 struct TypedPart {
   float* master;
-  float* const (&moments)[Rule::kMoments];
+  M* const (&moments)[Rule::kMoments];
   const G* grad;
   W* out;  // or null
 
   __device__ bool takes_four() const {
     bool all = cuda::takes_four(master) && cuda::takes_four(grad) && cuda::takes_four(out);
-    for (const float* moment : moments) all = all && cuda::takes_four(moment);
+    for (const M* moment : moments) all = all && cuda::takes_four(moment);
     return all;
   }
 
@@ -108,35 +138,96 @@ struct TypedPart {
     store_four(p, master + i);
     if (out != nullptr) store_four(p, out + i);
   }
+
+  // Those of the elements i, i + 16, i + 32, i + 48 that are in [0, n), all loads before the
+  // arithmetic. words[j]: 16 random bits for each moment of the j-th.
+  __device__ void update_apart(std::int64_t i, std::int64_t n, const std::uint32_t (&words)[kFour],
+                               const typename Rule::Constants& c) const {
+    float p[kFour], g[kFour], of[kFour][Rule::kMoments];
+    bool has[kFour];
+    for (int j = 0; j < kFour; ++j) {
+      const std::int64_t at = i + j * kRoundedApart;
+      has[j] = at >= 0 && at < n;
+      if (!has[j]) continue;
+      p[j] = master[at];
+      g[j] = widen(grad[at]);
+      for (int k = 0; k < Rule::kMoments; ++k) of[j][k] = widen(moments[k][at]);
+    }
+    for (int j = 0; j < kFour; ++j) {
+      const std::int64_t at = i + j * kRoundedApart;
+      if (!has[j]) continue;
+      p[j] = rounds_alike(Rule::update(p[j], of[j], g[j], c));
+      for (int k = 0; k < Rule::kMoments; ++k) {
+        moments[k][at] = narrow_stochastic(of[j][k], words[j] >> (16 * k));
+      }
+      master[at] = p[j];
+      if (out != nullptr) narrow(p[j], out + at);
+    }
+  }
 };
 
-template <class Rule, class G, class W>
+struct RoundingTag;
+
+// Four elements of the part, whose moments are rounded stochastically.
+template <class Rule, class Typed>
+__device__ __forceinline__ void update_rounded(const Typed& typed,
+                                               const UpdateParts<Rule, Bf16>& parts,
+                                               const UpdatePart<Rule, Bf16>& a, int chunk,
+                                               const typename Rule::Constants& c) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  // From the first element that shares a run of 64 numbers with the part's first.
+  const std::int64_t run = static_cast<std::int64_t>(chunk - a.first) * (kUpdateChunk / kRounded) +
+                           thread / kRoundedApart;
+  const int lane = thread % kRoundedApart;
+  const auto block =
+      static_cast<std::uint64_t>((a.element / kRounded + run) * kRoundedApart + lane);
+  std::uint32_t words[kFour] = {
+      static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+      static_cast<std::uint32_t>(parts.step), static_cast<std::uint32_t>(parts.step >> 32)};
+  isa::philox_rounds<RoundingTag>(words[0], words[1], words[2], words[3],
+                                  static_cast<std::uint32_t>(parts.seed),
+                                  static_cast<std::uint32_t>(parts.seed >> 32));
+  typed.update_apart(run * kRounded + lane - a.before(), a.n, words, c);
+}
+
+// Four neighbours of the part, whose moments are in fp32.
+template <class Rule, class Typed>
+__device__ __forceinline__ void update_quad(const Typed& typed, const UpdatePart<Rule, float>& a,
+                                            int chunk, const typename Rule::Constants& c) {
+  const std::int64_t begin = static_cast<std::int64_t>(chunk - a.first) * kUpdateChunk;
+  const std::int64_t end = begin + kUpdateChunk < a.n ? begin + kUpdateChunk : a.n;
+  const std::int64_t own = begin + kFour * static_cast<std::int64_t>(threadIdx.x);
+  if (own + kFour <= end && typed.takes_four()) {
+    typed.update_four(own, c);
+  } else {
+    const std::int64_t last = own + kFour < end ? own + kFour : end;
+    // Unrolled, the rare path changes the code of the other, which an H100 then runs more slowly.
+#pragma unroll 1
+    for (std::int64_t i = own; i < last; ++i) typed.update(i, c);
+  }
+}
+
+template <class Rule, class M, class G, class W>
 __global__ void __launch_bounds__(kThreads)
-    update_kernel(const __grid_constant__ UpdateParts<Rule> parts) {
+    update_kernel(const __grid_constant__ UpdateParts<Rule, M> parts) {
   if (parts.clip != nullptr && parts.clip->updates == 0) return;
   for (int chunk = static_cast<int>(blockIdx.x); chunk < parts.chunks;
        chunk += static_cast<int>(gridDim.x)) {
-    const UpdatePart<Rule>& a = parts.at[row_of(parts.at, parts.count, chunk)];
+    const UpdatePart<Rule, M>& a = parts.at[row_of(parts.at, parts.count, chunk)];
     typename Rule::Constants c = parts.constants[a.constants];
     if (parts.clip != nullptr) c.grad_scale = parts.clip->grad_scale;
-    const TypedPart<Rule, G, W> typed{a.master, a.moments, static_cast<const G*>(a.grad),
-                                      static_cast<W*>(a.weights_out)};
-    const std::int64_t begin = static_cast<std::int64_t>(chunk - a.first) * kUpdateChunk;
-    const std::int64_t end = begin + kUpdateChunk < a.n ? begin + kUpdateChunk : a.n;
-    const std::int64_t own = begin + kFour * static_cast<std::int64_t>(threadIdx.x);
-    if (own + kFour <= end && typed.takes_four()) {
-      typed.update_four(own, c);
+    const TypedPart<Rule, M, G, W> typed{a.master, a.moments, static_cast<const G*>(a.grad),
+                                         static_cast<W*>(a.weights_out)};
+    if constexpr (std::is_same_v<M, float>) {
+      update_quad<Rule>(typed, a, chunk, c);
     } else {
-      const std::int64_t last = own + kFour < end ? own + kFour : end;
-      // Unrolled, the rare path changes the code of the other, which an H100 then runs more slowly.
-#pragma unroll 1
-      for (std::int64_t i = own; i < last; ++i) typed.update(i, c);
+      update_rounded<Rule>(typed, parts, a, chunk, c);
     }
   }
 }
 
-// Collects spans and launches them when a kernel can take no more.
-template <class Rule>
+// Collects spans with moments in M, and launches them when a kernel can take no more.
+template <class Rule, class M>
 class UpdateLaunches {
  public:
   using Constants = typename Rule::Constants;
@@ -144,44 +235,60 @@ class UpdateLaunches {
       : clip_(clip), stream_(stream), name_(name) {}
 
   void add(const UpdateSpan& span, const Constants& constants) {
-    check_argument(span.moments_dtype == DType::kFloat32,
-                   "CUDA updates keep moments in fp32; offload.states_dtype is for moments on host "
-                   "or NVMe");
     check_argument(span.master_out == nullptr, "CUDA updates change master weights in place");
     check_argument(span.remainders == nullptr, "CUDA updates read whole master weights");
-    const bool alike = span.grad_dtype == grad_dtype_ && span.weights_dtype == weights_dtype_;
+    const bool alike = span.grad_dtype == grad_dtype_ && span.weights_dtype == weights_dtype_ &&
+                       span.rounding_seed == parts_.seed &&
+                       static_cast<std::uint64_t>(span.step) == parts_.step;
     int set = set_of(constants);
-    if (!alike || set == kSets || parts_.count == kUpdatesOfLaunch) {
+    if (!alike || set == kSets || parts_.count == UpdateParts<Rule, M>::kMost) {
       launch();
       set = 0;
     }
     grad_dtype_ = span.grad_dtype;
     weights_dtype_ = span.weights_dtype;
+    parts_.seed = span.rounding_seed;
+    parts_.step = static_cast<std::uint64_t>(span.step);
     parts_.constants[set] = constants;
     parts_.sets = set < parts_.sets ? parts_.sets : set + 1;
-    UpdatePart<Rule>& part = parts_.at[parts_.count++];
-    part = {span.master, {}, span.grad, span.weights_out, span.n, parts_.chunks, set};
-    for (int k = 0; k < Rule::kMoments; ++k) part.moments[k] = static_cast<float*>(span.moments[k]);
-    parts_.chunks += static_cast<int>((span.n + kUpdateChunk - 1) / kUpdateChunk);
+    UpdatePart<Rule, M>& part = parts_.at[parts_.count++];
+    if constexpr (std::is_same_v<M, Bf16>) part.element = span.rounding_element;
+    part.master = span.master;
+    for (int k = 0; k < Rule::kMoments; ++k) part.moments[k] = static_cast<M*>(span.moments[k]);
+    part.grad = span.grad;
+    part.weights_out = span.weights_out;
+    part.n = span.n;
+    part.first = parts_.chunks;
+    part.constants = set;
+    parts_.chunks += static_cast<int>((part.before() + span.n + kUpdateChunk - 1) / kUpdateChunk);
   }
 
   void launch() {
     if (parts_.count == 0) return;
     parts_.clip = clip_;
-    const unsigned blocks = blocks_for(static_cast<std::int64_t>(parts_.chunks) * kThreads);
-    with_device_dtype(grad_dtype_, [&](auto* grad) {
-      with_device_dtype(weights_dtype_, [&](auto* out) {
-        using G = std::remove_pointer_t<decltype(grad)>;
-        using W = std::remove_pointer_t<decltype(out)>;
-        update_kernel<Rule, G, W><<<blocks, kThreads, 0, native(stream_)>>>(parts_);
-      });
-    });
+    if constexpr (std::is_same_v<M, float>) {
+      with_device_dtype(grad_dtype_,
+                        [&](auto* grad) { launch<std::remove_pointer_t<decltype(grad)>>(); });
+    } else {
+      check_argument(grad_dtype_ == DType::kFloat32,
+                     "CUDA updates of moments in bf16 read gradients in fp32");
+      launch<float>();
+    }
     check_launch(name_);
     parts_ = {};
   }
 
  private:
   static constexpr int kSets = 2;
+
+  template <class G>
+  void launch() {
+    const unsigned blocks = blocks_for(static_cast<std::int64_t>(parts_.chunks) * kThreads);
+    with_device_dtype(weights_dtype_, [&](auto* out) {
+      using W = std::remove_pointer_t<decltype(out)>;
+      update_kernel<Rule, M, G, W><<<blocks, kThreads, 0, native(stream_)>>>(parts_);
+    });
+  }
 
   // The set of these values, a new one, or kSets.
   int set_of(const Constants& constants) const {
@@ -193,7 +300,7 @@ class UpdateLaunches {
     return set;
   }
 
-  UpdateParts<Rule> parts_{};
+  UpdateParts<Rule, M> parts_{};
   DType grad_dtype_ = DType::kFloat32;
   DType weights_dtype_ = DType::kFloat32;
   const StepClip* clip_;
@@ -211,11 +318,20 @@ template <class Rule>
 void launch_updates(const UpdateSpan* spans, int count,
                     typename Rule::Constants (*constants)(const UpdateSpan&), const StepClip* clip,
                     const UpdateLaunch& to) {
-  UpdateLaunches<Rule> launches(clip, to.stream, to.name);
+  UpdateLaunches<Rule, float> wide(clip, to.stream, to.name);
+  UpdateLaunches<Rule, Bf16> narrow(clip, to.stream, to.name);
   for (int i = 0; i < count; ++i) {
-    if (spans[i].n > 0) launches.add(spans[i], constants(spans[i]));
+    const UpdateSpan& span = spans[i];
+    if (span.n == 0) continue;
+    if (span.moments_dtype == DType::kFloat32) {
+      wide.add(span, constants(span));
+    } else {
+      check_argument(span.moments_dtype == DType::kBFloat16, "moments are in fp32 or bf16");
+      narrow.add(span, constants(span));
+    }
   }
-  launches.launch();
+  wide.launch();
+  narrow.launch();
 }
 
 }  // namespace sluice::cuda

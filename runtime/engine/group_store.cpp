@@ -56,6 +56,7 @@ GroupStore::GroupStore(const ModelSpec& spec, const StepPlan& plan, const StateT
   for (const StateRow& row : table.rows) {
     if (row.group >= 0 && row.tier == Tier::kDevice) take(row);
   }
+  number_elements(plan, dp_rank);
   for (int g = 0; g < size(); ++g) make_views(plan, g, dp_rank);
   for (const UnitSpec& unit : spec.units) {
     std::vector<at::Tensor> params;
@@ -92,6 +93,21 @@ void GroupStore::take(const StateRow& row) {
     default:
       (row.state == StateKind::kMaster ? state.master : state.moments[moment_index(row.state)]) =
           array;
+  }
+}
+
+// Replicas of a group get equal numbers, whatever other groups their ranks hold.
+void GroupStore::number_elements(const StepPlan& plan, int dp_rank) {
+  const StepShape& shape = plan.shape;
+  const bool is_part = shape.tensor > 1 || shape.pipeline.stages > 1;
+  constexpr int kSpareBits = 8;  // so that elements of a group can be added
+  std::int64_t elements = 0;     // of the groups before
+  for (int g = 0; g < size(); ++g) {
+    const std::int64_t first =
+        is_part ? static_cast<std::int64_t>(hash_name(nth(plan.groups, g).name) >> kSpareBits)
+                : elements;
+    group(g).first_element = first + owned_begin(shape, g, dp_rank);
+    elements += nth(shape.groups, g).elems;
   }
 }
 

@@ -37,6 +37,9 @@ struct GroupState {
   std::vector<at::Tensor> grad_streams;  // other gradient streams of the group
   at::Tensor grad_owned;                 // fp32, of shard's size: input of the update; or none
   std::vector<ShardSegment> segments;    // of shard
+  // Number of the first owned element, for stochastic rounding: no two elements of a run share a
+  // number, but for replicas, which round equally.
+  std::int64_t first_element = 0;
   std::vector<bool> grad_written;        // by param: written since the gradients were opened
 };
 
@@ -68,6 +71,7 @@ class GroupStore {
 
  private:
   void take(const StateRow& row);
+  void number_elements(const StepPlan& plan, int dp_rank);
   void make_views(const StepPlan& plan, int g, int dp_rank);
 
   DeviceMemory memory_;

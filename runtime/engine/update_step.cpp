@@ -39,7 +39,7 @@ UpdateSpan update_span(const OptimizerOptions& options, const UpdateArgs& args, 
 }
 
 void add_updates(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
-                 std::vector<UpdateSpan>& updates) {
+                 std::uint64_t seed, std::vector<UpdateSpan>& updates) {
   const bool writes = state.shard.defined() && !state.master_is_shard;
   const DType grad_dtype = dtype_of(state.grad_owned);
   for (const ShardSegment& segment : state.segments) {
@@ -49,8 +49,12 @@ void add_updates(GroupState& state, const OptimizerOptions& options, const Updat
     UpdateSpan span = update_span(options, args, segment.decay);
     span.master = data_of<float>(state.master) + begin;
     for (std::size_t k = 0; k < rule_of(options.type).moments; ++k) {
-      span.moments[k] = data_of<float>(state.moments[k]) + begin;
+      const at::Tensor& moments = state.moments[k];
+      span.moments_dtype = dtype_of(moments);
+      span.moments[k] = bytes_of(moments) + begin * size_of(span.moments_dtype);
     }
+    span.rounding_seed = seed;
+    span.rounding_element = state.first_element + begin;
     span.grad = bytes_of(state.grad_owned) + begin * size_of(grad_dtype);
     span.grad_dtype = grad_dtype;
     span.weights_dtype = dtype_of(state.window);

@@ -22,9 +22,10 @@ struct UpdateArgs {
 
 // Adds an update for each weight-decay segment: of state.master from the first elements of
 // state.grad_owned, which also writes the same elements of state.shard, if any. Gradients are
-// scaled only by args.grad_scale. device_update() (device_access.hpp) runs them.
+// scaled only by args.grad_scale. `seed`: of the stochastic rounding of bf16 moments.
+// device_update() (device_access.hpp) runs them.
 void add_updates(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
-                 std::vector<UpdateSpan>& updates);
+                 std::uint64_t seed, std::vector<UpdateSpan>& updates);
 
 // Sum of squares of each run of `shard_elems` of `gradients` (fp32, contiguous, on the host), in
 // double. DeviceNorm (device_norm.hpp) is the GPU's.

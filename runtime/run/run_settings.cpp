@@ -113,9 +113,7 @@ void add_training(const EngineOptions& options, Settings& out) {
   out.add("optimizer.weight_decay", text_of(optimizer.weight_decay));
   out.add("optimizer.decay",
           text_of(optimizer.decay, std::array<std::string_view, 2>{"matrices", "all"}));
-  out.add("offload.states_dtype", options.offload.optimizer == Tier::kDevice
-                                      ? name_of(DType::kFloat32)
-                                      : name_of(options.offload.states_dtype));
+  out.add("offload.states_dtype", name_of(options.offload.states_dtype));
   out.add("offload.gradients_dtype", options.offload.gradients == Tier::kDevice
                                          ? name_of(DType::kFloat32)
                                          : name_of(options.offload.gradients_dtype));

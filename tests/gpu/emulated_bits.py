@@ -59,6 +59,8 @@ EARLY = [change | SPECULATING for change in (
     {"zero.stage": 2, "offload.optimizer": "host", "train.accumulation_order": "layer"}, {"zero.stage": 2, "offload.optimizer": "nvme"})]
 ROUNDED = {"zero.stage": 2, "offload.optimizer": "host", "offload.gradients": "host", "offload.gradients_dtype": "bf16",
            "train.accumulation_order": "layer"}
+NARROW = {"offload.states_dtype": "bf16"}
+IN_PART = [{"zero.stage": 2, "offload.optimizer": tier, "offload.device_fraction": 0.4} for tier in ("host", "nvme")]
 ALONE = STAGED + UPDATED_OFF + ACTIVATIONS + RECOMPUTED + EAGER
 BF16 = {"train.dtype": "bf16"}
 TWO = {"launch.nproc": 2, "train.global_batch": 8}
@@ -74,6 +76,9 @@ SAME_BITS = {
     "sequence": ("llama", SEQUENCE | BF16 | {"launch.nproc": 2}, ALONE + TIERED[::2]),
     "bf16 gradients": ("llama", BF16 | ROUNDED | {"train.global_batch": 6, "train.steps": 8, "train.clip": 0},
                        [ON_NVME, ON_HOST | SPECULATING, *TIERED, {"offload.gradients": "nvme"}, *RECOMPUTED, *EAGER, SPECULATING]),
+    "bf16 moments": ("llama", BF16 | NARROW, IN_PART + ALONE + TIERED),
+    "bf16 moments of replicas": ("gpt2", NARROW | SEQUENCE | STAGES | {"launch.nproc": 4, "train.global_batch": 4}, IN_PART + STAGED + TIERED[::2]),
+    "bf16 moments of lion": ("mistral", NARROW | TWO | {"optimizer.type": "lion"}, IN_PART + ALONE + TIERED),
     "early updates": ("llama", BF16 | {"train.steps": 8, "train.clip": 0}, EARLY),
     "early updates of two ranks": ("gpt2", BF16 | TWO | {"train.steps": 8, "train.clip": 0}, EARLY),
     "tensor": ("gpt2", TENSOR | {"launch.nproc": 2}, ALONE + TIERED[::2]),

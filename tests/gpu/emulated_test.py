@@ -15,7 +15,7 @@ import threading
 
 import training
 from covering import grid_checks
-from emulated_bits import BF16, BIT_CHECKS, ROUNDED, SPECULATING, TWO, WAIT_CHECKS
+from emulated_bits import BF16, BIT_CHECKS, NARROW, ROUNDED, SPECULATING, TWO, WAIT_CHECKS
 from runs_test import PIPELINES, SETTINGS, is_valid, settings_of
 from small_runs import MESHES, MODELS, SEQUENCE, STAGES, STEPS, problems
 
@@ -29,7 +29,7 @@ FLASH = {"train.attention": ("flash",)}  # cuDNN's attention is not computed
 # Of the kit's limits: the emulated GPU comes this much closer to CPU ranks than they ask of a card.
 CLOSER = {"fp32": 1e-2, "bf16": 5e-2, "fp16": 5e-2}
 # Keys that change a training's numbers. Stages, tiers, orders and recomputation do not.
-NUMBERS = ("model.", "train.dtype", "train.matmul", "train.global_batch", "optimizer.", "parallel.tensor", "parallel.sequence",
+NUMBERS = ("model.", "train.dtype", "train.matmul", "train.global_batch", "optimizer.", "offload.states_dtype", "parallel.tensor", "parallel.sequence",
            "parallel.pipeline", "launch.nproc", "train.steps", "data.", "train.freeze", "loss_scale.")
 # bf16 gradients do, where they leave the device.
 ROUNDING = ("offload.", "zero.stage", "train.accumulation_order")
@@ -104,6 +104,7 @@ def others(place):
         ("bf16 gradients of two data ranks", MODELS["gpt2"], BF16 | TWO | ROUNDED),
         ("bf16 gradients of replicas", MODELS["llama"],
          {"train.dtype": "bf16", "launch.nproc": 2} | SEQUENCE | ROUNDED | {"train.accumulation_order": "micro"}),
+        ("bf16 moments", MODELS["gpt2 with dropout"], BF16 | TWO | NARROW | {"zero.stage": 0}),
         ("odd", odd, {"train.dtype": "bf16", "zero.stage": 3}),
         ("odd sequence", odd | {"seq": 62}, SEQUENCE | {"launch.nproc": 2, "data.document_mask": True}),
         ("heads of 36", MODELS["llama"] | {"head_dim": 36}, {"train.dtype": "fp16", "loss_scale.initial": 1024}),

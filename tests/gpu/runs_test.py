@@ -32,6 +32,7 @@ SETTINGS = {
     "micro_batches": (1, 3),
     "mesh": tuple(mesh for mesh in MESHES if mesh not in PIPELINE_MESHES),
     "optimizer.type": ("adamw", "lion", "sgd"),
+    "offload.states_dtype": ("fp32", "bf16"),
     "train.attention": ("flash", "cudnn"),
 }
 PIPELINES = {

@@ -56,7 +56,8 @@ std::vector<UpdateSpan> in_parts(const UpdateSpan& whole) {
     const std::int64_t begin = whole.n * i / kParts, end = whole.n * (i + 1) / kParts;
     UpdateSpan& part = parts.emplace_back(whole);
     part.master += begin;
-    for (void*& moment : part.moments) moment = skip(moment, 4 * begin);
+    for (void*& moment : part.moments) moment = skip(moment, size_of(whole.moments_dtype) * begin);
+    part.rounding_element += begin;
     part.grad = skip(part.grad, size_of(whole.grad_dtype) * begin);
     part.weights_out = skip(part.weights_out, size_of(whole.weights_dtype) * begin);
     part.n = end - begin;
@@ -64,19 +65,25 @@ std::vector<UpdateSpan> in_parts(const UpdateSpan& whole) {
   return parts;
 }
 
-void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device, bool plain = true) {
+// Moments in bf16 are rounded stochastically, and their gradients are fp32.
+void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device, DType moments,
+                            bool plain = true) {
   for (const std::int64_t n : kSizes) {
     for (const DType dtype : kDTypes) {
-      std::vector<float> p = normal_values(n, 1), m = normal_values(n, 2, 0.1F), v = m;
-      for (float& value : v) value *= value;
-      const std::vector<std::byte> grad = as_bytes(normal_values(n, 3), dtype);
-      std::vector<std::byte> weights(grad.size());
-      const OnDevice p_gpu(p), m_gpu(m), v_gpu(v);
+      const DType grad_dtype = moments == DType::kFloat32 ? dtype : DType::kFloat32;
+      std::vector<float> p = normal_values(n, 1), squares = normal_values(n, 2, 0.1F);
+      std::vector<std::byte> m = as_bytes(squares, moments);
+      for (float& value : squares) value *= value;
+      std::vector<std::byte> v = as_bytes(squares, moments);
+      const std::vector<std::byte> grad = as_bytes(normal_values(n, 3), grad_dtype);
+      std::vector<std::byte> weights(static_cast<std::size_t>(n * size_of(dtype)));
+      const OnDevice p_gpu(p);
+      const OnDevice m_gpu(m), v_gpu(v);
       const OnDevice grad_gpu(grad), weights_gpu(weights);
       UpdateSpan args{.master = p.data(),
                       .moments = {m.data(), v.data()},
                       .grad = grad.data(),
-                      .grad_dtype = dtype,
+                      .grad_dtype = grad_dtype,
                       .weights_out = weights.data(),
                       .weights_dtype = dtype,
                       .n = n,
@@ -85,7 +92,10 @@ void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device, bool p
                       .decoupled = plain,
                       .bias_correction = plain,
                       .step = 3,
-                      .grad_scale = 0.37};
+                      .grad_scale = 0.37,
+                      .moments_dtype = moments,
+                      .rounding_seed = (std::uint64_t{9} << 40) + 7,
+                      .rounding_element = (std::int64_t{1} << 36) + 29};
       on_host(args);
       args.master = p_gpu.get();
       args.moments[0] = m_gpu.get();
@@ -124,12 +134,23 @@ TEST(CudaKernels, SumsOfSquaresHaveTheBitsOfTheCpu) {
   EXPECT_EQ(sums.read(), want);
 }
 
-TEST(CudaKernels, AdamWHasTheBitsOfTheCpu) { expect_bits_of_the_cpu(adamw, cuda::launch_adamw); }
-TEST(CudaKernels, AdamWithL2HasTheBitsOfTheCpu) {
-  expect_bits_of_the_cpu(adamw, cuda::launch_adamw, false);
+class CudaUpdates : public ::testing::TestWithParam<DType> {};
+
+TEST_P(CudaUpdates, AdamWHasTheBitsOfTheCpu) {
+  expect_bits_of_the_cpu(adamw, cuda::launch_adamw, GetParam());
 }
-TEST(CudaKernels, LionHasTheBitsOfTheCpu) { expect_bits_of_the_cpu(lion, cuda::launch_lion); }
-TEST(CudaKernels, SgdHasTheBitsOfTheCpu) { expect_bits_of_the_cpu(sgd, cuda::launch_sgd); }
+TEST_P(CudaUpdates, AdamWithL2HasTheBitsOfTheCpu) {
+  expect_bits_of_the_cpu(adamw, cuda::launch_adamw, GetParam(), false);
+}
+TEST_P(CudaUpdates, LionHasTheBitsOfTheCpu) {
+  expect_bits_of_the_cpu(lion, cuda::launch_lion, GetParam());
+}
+TEST_P(CudaUpdates, SgdHasTheBitsOfTheCpu) {
+  expect_bits_of_the_cpu(sgd, cuda::launch_sgd, GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Moments, CudaUpdates, ::testing::Values(DType::kFloat32, DType::kBFloat16),
+                         [](const auto& moments) { return std::string(name_of(moments.param)); });
 
 // The hardware's conversion against fp8_core.hpp, of values over the format's whole range.
 template <class Format>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the CUDA updates round, by their PTX: needs nvcc and no GPU.
+"""What the CUDA updates round, and that they move whole elements, by their PTX: needs nvcc and no GPU.
 
 Usage: cuda_rounding.py NVCC SOURCE_DIR ARCHITECTURE FLAG... The flags are those the library is compiled with.
 Each copy of the loop's body (the compiler may unroll it) has a known number of products; everything else is counted against that.
@@ -24,7 +24,8 @@ WANTED = {
 # Loads, stores, moves, comparisons, selections, and conversions of 16-bit types, which are exact or rounded to nearest,
 # do no arithmetic.
 HARMLESS = re.compile(r"(ld|st|mov|setp|selp|cvt\.f32\.(f16|bf16)|cvt\.rn\.(f16|bf16)\.f32)\b")
-TYPES = 9  # of gradients x of weights
+BYTES = re.compile(r"\b(ld|st)\.global\.[bus]8\b")  # of an element whose alignment the compiler does not know
+TYPES = 9 + 3  # of gradients x of weights; of weights with moments in bf16
 
 
 def ptx_of(optimizer, nvcc, source, architecture, flags):
@@ -45,6 +46,8 @@ def faults_of(kernel, of_element):
     fits = counts.keys() == least.keys() and all(least[name] <= counts[name] <= most[name] for name in least)
     if bodies == 0 or not fits:
         yield f"computes {dict(counts)}, and {bodies} bodies should compute {least} to {most}"
+    if BYTES.search(kernel):
+        yield "loads or stores single bytes"
 
 
 def main():

@@ -76,19 +76,15 @@ bool is_part_of_data_efficiency(const DeepSpeedConfig& config, std::string_view 
   return path.starts_with("data_efficiency.") && path != kSwitch && is_on(config, kSwitch);
 }
 
-// 16-bit moments: Sluice has them in bf16, off the device.
+// 16-bit moments: Sluice has them in bf16 alone.
 void settle_states(const DeepSpeedConfig& config, Finding& finding) {
   const std::string& path = finding.key->path;
   const bool is_states =
       path == "bf16.bf16_optimizer_states" || path == "optimizer.params.fp32_optimizer_states";
   if (!is_states || finding.is_default || finding.kind != KeyClass::kChanged) return;
-  const std::string_view dtype = model_dtype(config);
-  const bool is_offloaded = offload_tiers(config).optimizer != "device";
-  if (dtype == "fp32" || (dtype == "bf16" && is_offloaded)) return;
+  if (model_dtype(config) != "fp16") return;
   finding.kind = KeyClass::kRefused;
-  finding.note = dtype == "fp16" ? "Sluice has bf16 moments off the device, and no fp16 moments"
-                                 : "Sluice has bf16 moments off the device only; offload the "
-                                   "optimizer";
+  finding.note = "Sluice has bf16 moments, and no fp16 moments";
 }
 
 // Before keys are added: what stops a migration in this configuration, and what does not.

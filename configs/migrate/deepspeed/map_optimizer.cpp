@@ -95,7 +95,7 @@ void map_adam(DeepSpeedMapping& mapping, const std::string& type) {
                              : "optimizer.decoupled false: weight decay is part of the gradient");
 }
 
-// 16-bit moments: Sluice has them off the device, in bf16.
+// 16-bit moments: Sluice has them in bf16.
 void map_states(DeepSpeedMapping& mapping) {
   const DeepSpeedConfig& config = mapping.config();
   const std::string narrow = parameter("fp32_optimizer_states");
@@ -104,7 +104,7 @@ void map_states(DeepSpeedMapping& mapping) {
   for (const std::string& path : {narrow, std::string("bf16.bf16_optimizer_states")}) {
     const bool is_states =
         path == narrow ? is_narrow && dtype == "bf16" : dtype == "bf16" && is_on(config, path);
-    if (!is_states || offload_tiers(config).optimizer == "device") continue;
+    if (!is_states) continue;
     mapping.set(path, "offload.states_dtype", "bf16");
     mapping.classify(path, KeyClass::kChanged,
                      "offload.states_dtype bf16: moments are bf16 here too, rounded "

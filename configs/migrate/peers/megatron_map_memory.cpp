@@ -55,7 +55,7 @@ void map_recompute(MegatronRun& run) {
                   "these modules are computed again there, attention alone here");
 }
 
-void map_moment_types(MegatronRun& run, bool offloads) {
+void map_moment_types(MegatronRun& run) {
   const MegatronArgs& args = run.args;
   const std::string first = args.text("--exp-avg-dtype");
   const std::string second = args.text("--exp-avg-sq-dtype");
@@ -63,8 +63,6 @@ void map_moment_types(MegatronRun& run, bool offloads) {
     if (args.text(name) == "fp32") continue;
     if (!args.has("--use-precision-aware-optimizer")) {
       run.map.error(name, "needs --use-precision-aware-optimizer, Megatron-LM stops; give both");
-    } else if (!offloads) {
-      run.map.stop(name, "moments that are not offloaded are fp32");
     } else if (first != "bf16" || second != "bf16") {
       run.map.stop(name, "both moments are fp32, or both are bf16");
     } else {
@@ -94,7 +92,7 @@ void map_optimizer_offload(MegatronRun& run) {
     run.map.reclass("--optimizer-offload-fraction", KeyClass::kIgnored,
                     "no effect without --optimizer-cpu-offload");
   }
-  map_moment_types(run, offloads);
+  map_moment_types(run);
 }
 
 void map_activation_offload(MegatronRun& run) {

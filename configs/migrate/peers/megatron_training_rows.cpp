@@ -90,7 +90,7 @@ const std::string_view kMegatronTrainingRows = R"(
 --optimizer-cpu-offload flag
 = mapped offload.device_fraction: 1 - the value
 --optimizer-offload-fraction float 1.0
-= changed offload.states_dtype, for offloaded moments
+= changed offload.states_dtype
 --exp-avg-dtype text fp32 {fp32,fp16,bf16,fp8}; --exp-avg-sq-dtype text fp32 {fp32,fp16,bf16,fp8}
 = not_needed masters are fp32 and the types of moments are keys of their own
 --use-precision-aware-optimizer flag

@@ -61,8 +61,8 @@ struct UpdateSpan {
   double momentum = 0.9;
   std::int64_t step = 1;    // number of this update; the first is 1
   double grad_scale = 1.0;  // clip coefficient / loss scale
-  // fp32, or bf16 with stochastic rounding (host only: CUDA launchers refuse bf16). fp16 is
-  // refused because it cannot hold second moments below 6e-8.
+  // fp32, or bf16 with stochastic rounding. fp16 is refused because it cannot hold second moments
+  // below 6e-8.
   DType moments_dtype = DType::kFloat32;
   std::uint64_t rounding_seed = 0;
   std::int64_t rounding_element = 0;  // e of element 0, >= 0; e is unique among a run's elements

@@ -171,9 +171,7 @@ SavingOptions saving_options(const LoadedConfig& config, const std::string& resu
 }
 
 std::int64_t checkpoint_bytes(const RunConfig& run, const RunPlace& place) {
-  const OffloadOptions& offload = run.offload;
-  const bool all_away = offload.optimizer != Tier::kDevice && offload.device_fraction == 0;
-  const auto moment = size_of(all_away ? offload.states_dtype : DType::kFloat32);
+  const auto moment = size_of(run.offload.states_dtype);
   const auto moments = static_cast<std::int64_t>(rule_of(run.optimizer.type).moments);
   const ModelSpec spec = make_model_spec(engine_options(run, place).model);
   const std::int64_t frozen = spec.frozen_param_count();

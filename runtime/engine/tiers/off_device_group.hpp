@@ -20,7 +20,7 @@ struct OffDeviceGroup {
   std::array<RowId, kMostMoments> moments{-1, -1};
   std::vector<RowId> grads;            // by stream
   std::int64_t on_device = 0;          // number of first owned elements with states on the device
-  std::int64_t first_element = 0;      // number of the first owned element, for stochastic rounding
+  std::int64_t first_element = 0;      // GroupState::first_element
   std::vector<ShardSegment> segments;  // of the owned elements
   DevicePtr device_shard;              // parameters, if on the device
   DevicePtr device_grads;              // fp32, if on the device

@@ -4,7 +4,6 @@
 
 #include "base/error.hpp"
 #include "base/index.hpp"
-#include "kernels/cpu/philox.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/program/model/memory_model.hpp"
 
@@ -51,7 +50,7 @@ TierStore::TierStore(const StepPlan& plan, const StateTable& table,
       store_(table, names_of(plan.groups),
              store_options(plan.shape, programs.front()->image, options)),
       copies_(std::move(copies), store_.block(StateArray::kBounce)) {
-  find_groups(plan, groups, dp_rank);
+  find_groups(groups);
   take_slots(programs, options);
   updates_ = std::make_unique<ChunkUpdates>(store_, copies_.device(), shape_, optimizer, groups_,
                                             *programs.front(), seed);
@@ -66,10 +65,7 @@ TierStore::~TierStore() {
   arena_.leak();
 }
 
-void TierStore::find_groups(const StepPlan& plan, GroupStore& groups, int dp_rank) {
-  const bool is_part = shape_.tensor > 1 || shape_.pipeline.stages > 1;
-  constexpr int kSpareBits = 8;  // so that elements of a group can be added
-  std::int64_t elements = 0;     // of the groups before
+void TierStore::find_groups(GroupStore& groups) {
   const auto address = [this](const at::Tensor& tensor) {
     return tensor.defined() ? copies_.device().address(tensor.data_ptr()) : DevicePtr();
   };
@@ -80,6 +76,7 @@ void TierStore::find_groups(const StepPlan& plan, GroupStore& groups, int dp_ran
                          .remainders = store_.find(g, StateArray::kRemainder),
                          .grads = {},
                          .on_device = device_elems(shape_, g),
+                         .first_element = state.first_element,
                          .segments = state.segments,
                          .device_shard = address(state.shard),
                          .device_grads = address(state.grad_owned)};
@@ -90,12 +87,6 @@ void TierStore::find_groups(const StepPlan& plan, GroupStore& groups, int dp_ran
     for (int s = 0; store_.find(g, StateArray::kGradientShard, s) >= 0; ++s) {
       group.grads.push_back(store_.find(g, StateArray::kGradientShard, s));
     }
-    // Replicas of a group round equally, whatever other groups their ranks hold.
-    const std::string& name = nth(plan.groups, g).name;
-    group.first_element =
-        is_part ? static_cast<std::int64_t>(hash_name(name) >> kSpareBits) : elements;
-    group.first_element += owned_begin(shape_, g, dp_rank);
-    elements += nth(shape_.groups, g).elems;
     groups_.push_back(std::move(group));
   }
 }

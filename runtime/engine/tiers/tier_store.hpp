@@ -100,7 +100,7 @@ class TierStore {
   [[nodiscard]] NvmeStats nvme_stats() const;
 
  private:
-  void find_groups(const StepPlan& plan, GroupStore& groups, int dp_rank);
+  void find_groups(GroupStore& groups);
   void take_slots(std::span<const Program* const> programs, const TierOptions& options);
   [[nodiscard]] const OffDeviceGroup& group(int g) const { return nth(groups_, g); }
   // Parameters that are not the master weights themselves.

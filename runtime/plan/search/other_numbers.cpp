@@ -65,10 +65,8 @@ void find_narrow(const char* with, const Narrow& narrow, Planner& planner,
   if (narrow.moments) asked.offload.states_dtype = DType::kBFloat16;
   if (narrow.gradients) asked.offload.gradients_dtype = DType::kBFloat16;
   SearchLimits away = limits;
-  away.allowed = [&limits, narrow](const EngineOptions& options) {  // on the device both are fp32
-    const OffloadOptions& offload = options.offload;
-    return (!narrow.moments || offload.optimizer != Tier::kDevice) &&
-           (!narrow.gradients || offload.gradients != Tier::kDevice) &&
+  away.allowed = [&limits, narrow](const EngineOptions& options) {  // on the device they are fp32
+    return (!narrow.gradients || options.offload.gradients != Tier::kDevice) &&
            (!limits.allowed || limits.allowed(options));
   };
   find_with(with, planner, asked, question, away, below_s, result);

@@ -47,7 +47,8 @@ PEERS = {
     "deepspeed 2": (["--peer", "deepspeed", "--stage", "2", "--optimizer-on-host"], ("speed-345m-host", "speed-1558m-host")),
 }
 # Settings that a card has to price, and the runs that have them beside the plain one.
-PRICED = {"cudnn": {"train.attention": "cudnn"}, "deterministic": {"train.deterministic": True}, "fp8": {"train.matmul": "fp8"}}
+PRICED = {"cudnn": {"train.attention": "cudnn"}, "deterministic": {"train.deterministic": True}, "fp8": {"train.matmul": "fp8"},
+          "bf16-moments": {"offload.states_dtype": "bf16"}}
 PRICED_RUNS = ("speed-345m", "speed-1558m-4", "speed-1b")
 
 # Exit code and words of a run that is refused before its first step, by a rank or by the launcher.

@@ -60,6 +60,16 @@ TEST_F(Resume, GoesOnBitForBitOnTheSameLayout) {
   }
 }
 
+TEST_F(Resume, GoesOnBitForBitWithNarrowMomentsOnTheDevice) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const int stage : {0, 2}) {
+      EngineOptions narrow = options({2, stage}, dtype);
+      narrow.offload.states_dtype = DType::kBFloat16;
+      expect_same_run(narrow, std::string(name_of(dtype)) + ", stage " + std::to_string(stage));
+    }
+  }
+}
+
 TEST_F(Resume, GoesOnBitForBitWithNarrowMomentsAndAShareOnTheDevice) {
   for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
     EngineOptions narrow =
@@ -149,10 +159,12 @@ TEST_F(Resume, GoesOnBitForBitOnTheSameMesh) {
                           DType::kBFloat16),
                   "off the device");
   // A checkpoint has one of the replicas: the others were the same, their rounding too.
-  EngineOptions narrow = options(
-      {.dp = 2, .stage = 2, .optimizer = Tier::kHost, .parallel = parallel}, DType::kBFloat16);
-  narrow.offload.states_dtype = DType::kBFloat16;
-  expect_same_run(narrow, "replicas whose moments are rounded");
+  for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
+    EngineOptions narrow =
+        options({.dp = 2, .stage = 2, .optimizer = tier, .parallel = parallel}, DType::kBFloat16);
+    narrow.offload.states_dtype = DType::kBFloat16;
+    expect_same_run(narrow, "replicas whose moments are rounded, on " + std::string(name_of(tier)));
+  }
 }
 
 // f(comm, engine) on two ranks whose run has trained a step.

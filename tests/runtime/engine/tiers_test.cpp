@@ -42,22 +42,32 @@ TEST(Tiers, AShareOnTheDeviceAndEveryRingAreBitIdentical) {
   }
 }
 
-// Rounded moments are not those of fp32, but the same on every tier and however they are cut.
+// Rounded moments are not those of fp32, but the same in every stage, on every tier and however
+// they are cut.
 TEST(Tiers, NarrowMomentsTrainAndDoNotDependOnTheirTier) {
   const TemporaryFolder folder;
   EngineOptions options = tier_options(DType::kBFloat16, 1);
   options.zero.stage = 2;
   const WorldResult wide = train_world(options, 8, Wire::kLocal);
-  options.offload.nvme_path = {folder.path().string()};
   options.offload.states_dtype = DType::kBFloat16;
-  options.offload.optimizer = Tier::kHost;
-  const WorldResult host = train_world(options, 8, Wire::kLocal);
-  options.offload.optimizer = Tier::kNvme;
-  options.offload.chunk_bytes = 1 << 20;
-  options.zero.stage = 3;
-  expect_same_bits(train_world(options, 8, Wire::kLocal), host, "nvme, stage 3");
-  EXPECT_NE(host.losses, wide.losses);
-  EXPECT_NEAR(host.losses.back() / wide.losses.back(), 1.0, 0.02);
+  const WorldResult device = train_world(options, 8, Wire::kLocal);
+  EXPECT_NE(device.losses, wide.losses);
+  EXPECT_NEAR(device.losses.back() / wide.losses.back(), 1.0, 0.02);
+  for (const int stage : {0, 1, 3}) {
+    options.zero.stage = stage;
+    expect_same_bits(train_world(options, 8, Wire::kLocal), device,
+                     "device, stage " + std::to_string(stage));
+  }
+  options.offload.nvme_path = {folder.path().string()};
+  for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
+    for (const double fraction : {0.0, 0.4}) {
+      options.offload.optimizer = tier;
+      options.offload.device_fraction = fraction;
+      options.offload.chunk_bytes = tier == Tier::kNvme ? 1 << 20 : 64 << 10;
+      expect_same_bits(train_world(options, 8, Wire::kLocal), device,
+                       name_of_tier(tier) + ", stage 3, fraction " + std::to_string(fraction));
+    }
+  }
 }
 
 // The ring holds the first chunks' states from one program to the next.

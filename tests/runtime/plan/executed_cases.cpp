@@ -124,6 +124,8 @@ Dimension placements() {
   constexpr Tier kH = Tier::kHost;
   constexpr Tier kN = Tier::kNvme;
   return {{"all on device", on(kD, kD, kD)},
+          {"all on device, 16-bit moments",
+           [](EngineOptions& o) { o.offload.states_dtype = DType::kBFloat16; }},
           {"states host", on(kH, kD, kD)},
           {"states nvme", on(kN, kD, kD)},
           {"states, gradients host", on(kH, kD, kH)},

@@ -92,7 +92,7 @@ TierBytes state_bytes(const StepShape& shape) {
     const GroupShape& group = shape.groups[g];
     const Away a = split(shape, g);
     add(a.params, (group.resident ? group.elems : group.shard_elems) * (bf16 ? 2 : 4));
-    add(Tier::kDevice, a.there * (bf16 ? 12 : 8));
+    add(Tier::kDevice, a.there * ((bf16 ? 4 : 0) + 2 * size_of(p.moments_dtype)));
     const bool own_master = bf16 || a.params != p.optimizer;
     if (own_master) add(p.optimizer, a.away * (has_remainders(shape, a) ? 2 : 4));
     for (int moment = 0; moment < 2; ++moment) {

@@ -107,8 +107,10 @@ TEST(MapOptimizer, NarrowStates) {
   const Migration there = with_batch(adam + offload + "bf16: {enabled: true}");
   EXPECT_EQ(settings_of(there)["offload.states_dtype"], "bf16");
   EXPECT_FALSE(key_of(there, path).stops);
+  const Migration on_device = with_batch(adam + "bf16: {enabled: true}");
+  EXPECT_EQ(settings_of(on_device)["offload.states_dtype"], "bf16");
+  EXPECT_FALSE(key_of(on_device, path).stops);
   EXPECT_TRUE(key_of(with_batch(adam + offload + "fp16: {enabled: true}"), path).stops);
-  EXPECT_TRUE(key_of(with_batch(adam + "bf16: {enabled: true}"), path).stops);
   EXPECT_EQ(class_and_note(with_batch(adam + offload + "steps_per_print: 1"), path),
             "not_needed: the model's dtype is fp32");
 }

@@ -238,6 +238,8 @@ TEST(Megatron, ValuesWithoutCounterpartStopUnlessTheyAreDefaults) {
       {"--dataloader-type cyclic", "--dataloader-type", true},
       {"--dataloader-type single", "--dataloader-type", false},
       {"--exp-avg-dtype bf16 --use-precision-aware-optimizer", "--exp-avg-dtype", true},
+      {"--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 --use-precision-aware-optimizer",
+       "--exp-avg-dtype", false},
   };
   for (const Case& each : cases) {
     EXPECT_EQ(key_of(migrate_gpt(kGpt + each.arguments), each.path).stops, each.stops)

@@ -265,12 +265,13 @@ TEST_P(Optimizers, NarrowMomentsDoNotDependOnTheirTier) {
   const WorldResult wide = train_world(options, 4, Wire::kLocal);
   options.offload.nvme_path = {folder.path().string()};
   options.offload.states_dtype = DType::kBFloat16;
+  const WorldResult device = train_world(options, 4, Wire::kLocal);
+  EXPECT_NE(device.weights, wide.weights);
   options.offload.optimizer = Tier::kHost;
-  const WorldResult host = train_world(options, 4, Wire::kLocal);
+  expect_same_bits(train_world(options, 4, Wire::kLocal), device, name_of(rule_) + ", host");
   options.offload.optimizer = Tier::kNvme;
   options.zero.stage = 3;
-  expect_same_bits(train_world(options, 4, Wire::kLocal), host, name_of(rule_));
-  EXPECT_NE(host.weights, wide.weights);
+  expect_same_bits(train_world(options, 4, Wire::kLocal), device, name_of(rule_) + ", nvme");
 }
 
 // With the second places of an image, which updates write in turns.

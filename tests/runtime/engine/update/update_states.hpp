@@ -12,6 +12,7 @@
 namespace sluice::testing {
 
 inline constexpr OptimizerOptions kUpdateOptions{.lr = 1e-2, .weight_decay = 0.1};
+inline constexpr std::uint64_t kUpdateSeed = 77;
 inline constexpr UpdateArgs kUpdateArgs{.step = 3, .lr = 3e-3, .grad_scale = 0.37};
 
 inline at::Tensor wave(std::int64_t n, double phase,
@@ -40,7 +41,7 @@ inline GroupState update_state(DType weights, DType gradients) {
 inline void update_on_its_device(GroupState& state, const OptimizerOptions& options,
                                  const UpdateArgs& args) {
   std::vector<UpdateSpan> updates;
-  add_updates(state, options, args, updates);
+  add_updates(state, options, args, kUpdateSeed, updates);
   device_update(rule_of(options.type), state.master.device())(updates, nullptr);
 }
 
