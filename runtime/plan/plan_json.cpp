@@ -1,15 +1,17 @@
 #include <nlohmann/json.hpp>
 
+#include "base/index.hpp"
 #include "runtime/plan/plan_text.hpp"
 
 namespace sluice {
 
 std::string plan_json(const StepPlan& plan, const Program& program, const MemoryPlan& memory,
-                      const TimeReport* time) {
+                      const TimeReport* time, const std::vector<TierPeaks>& stages) {
   using Json = nlohmann::ordered_json;
   Json json;
   json["fits"] = memory.fits();
-  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+  constexpr std::array kTiers{Tier::kDevice, Tier::kHost, Tier::kNvme};
+  for (const Tier tier : kTiers) {
     const TierPlan& of = memory.of(tier);
     Json& row = json["tiers"][std::string(name_of(tier))];
     row["peak"] = of.peak;
@@ -17,6 +19,10 @@ std::string plan_json(const StepPlan& plan, const Program& program, const Memory
     if (of.nccl > 0) row["nccl_estimate"] = of.nccl;
     row["by_tag"] = Json::object();
     for (const auto& [tag, bytes] : of.by_tag) row["by_tag"][tag] = bytes;
+  }
+  for (std::size_t stage = 0; stages.size() > 1 && stage < stages.size(); ++stage) {
+    Json& row = json["stages"].emplace_back();
+    for (const Tier tier : kTiers) row[std::string(name_of(tier))] = nth(stages[stage], tier);
   }
   const auto traffic = traffic_of(program);
   if (time != nullptr) {

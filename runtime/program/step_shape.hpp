@@ -69,7 +69,8 @@ struct StepShape : ShardShape {
   std::int64_t replica_staging_bytes = 0;
   std::int64_t constant_bytes = 0;  // tables that the units share, besides the parameters
   bool on_gpu = false;              // the units run there
-  // Workspaces of libraries, held from the first product on; buffers of batches for graphs.
+  // Workspaces of libraries, held from the first product on; buffers of batches for graphs; gaps
+  // between tensors of a pipeline's micro-batches.
   std::int64_t library_bytes = 0;
   // The bounce buffer through which the host adds gradients of a device with its own memory; 0: the
   // device is the host.

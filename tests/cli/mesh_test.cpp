@@ -19,6 +19,10 @@ class MeshRuns : public ::testing::Test {
     return run_program(scratch_, "train tiny.yaml --set output.dir=" + out + kShort + more);
   }
 
+  nlohmann::json plan_of(const std::string& run) {
+    return nlohmann::json::parse(scratch_.read(run + "/plan.json"));
+  }
+
   void expect_same_curve(const std::string& run, const std::string& oracle) {
     const auto mine = scratch_.metrics(run);
     const auto whole = scratch_.metrics(oracle);
@@ -30,8 +34,7 @@ class MeshRuns : public ::testing::Test {
     EXPECT_NEAR(mine.back()["eval_loss"].get<double>() / whole.back()["eval_loss"].get<double>(), 1,
                 2e-5)
         << run;
-    const double planned =
-        nlohmann::json::parse(scratch_.read(run + "/plan.json"))["tiers"]["device"]["peak"];
+    const double planned = plan_of(run)["tiers"]["device"]["peak"];
     EXPECT_LE(mine[5]["memory"]["device_peak"].get<double>(), 1.01 * planned) << run;
   }
 
@@ -54,6 +57,14 @@ TEST_F(MeshRuns, TrainAsOneRankDoes) {
     ASSERT_EQ(run.exit_code, 0) << run.output;
     expect_same_curve(name, "one");
   }
+  EXPECT_FALSE(plan_of("tensor").contains("stages"));
+  const nlohmann::json plan = plan_of("pipeline");
+  const nlohmann::json& stages = plan["stages"];
+  ASSERT_EQ(stages.size(), 2U) << plan;
+  const auto first = stages[0]["device"].get<std::int64_t>();
+  const auto last = stages[1]["device"].get<std::int64_t>();
+  EXPECT_NE(first, last);
+  EXPECT_EQ(std::max(first, last), plan["tiers"]["device"]["peak"].get<std::int64_t>());
 }
 
 TEST_F(MeshRuns, AnyMeshGoesOnFromAnyOthersCheckpoint) {

@@ -76,8 +76,14 @@ def trained(place, entry, models, steps):
 
 
 def memory_of(answer):
-    planned = answer.plan["tiers"]["device"]["peak"]
-    reserved = max(step["memory"]["device_peak"] for step in answer.steps)
+    """Of a pipeline: of the rank that is furthest from the plan of its stage."""
+    stages = answer.plan.get("stages")
+    if stages:
+        of_card = {report["contexts"][0]: report["device_peak_bytes"] for report in answer.reports if report["contexts"]}
+        pairs = [(stages[card * len(stages) // len(of_card)]["device"], reserved) for card, reserved in of_card.items()]
+    else:
+        pairs = [(answer.plan["tiers"]["device"]["peak"], max(step["memory"]["device_peak"] for step in answer.steps))]
+    planned, reserved = max(pairs, key=lambda pair: abs(pair[1] / pair[0] - 1))
     return {"planned": planned, "reserved": reserved, "percent": 100 * (reserved / planned - 1)}
 
 

@@ -118,7 +118,7 @@ void write_run_files(const LoadedConfig& config, const RunPlace& place, const Pl
   TimeReport time;
   if (known) time = predict_time(planned.program, planned.plan.shape, rates->rates);
   write_file_atomically(dir + "/plan.json", plan_json(planned.plan, planned.program, planned.memory,
-                                                      known ? &time : nullptr));
+                                                      known ? &time : nullptr, planned.stages));
 }
 
 void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab, const Tokenizer* tokenizer) {
