@@ -1,5 +1,8 @@
 #include "base/error.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <limits>
 #include <utility>
 
 #include "base/host_faults.hpp"
@@ -31,6 +34,8 @@ bool any_of_chain(const std::exception& error, Holds&& holds) {
 
 }  // namespace
 
+Error::Error(const std::string& message) : std::runtime_error(message), time_ns_(unix_time_ns()) {}
+
 std::string error_chain(const std::exception& error) {
   std::string text;
   visit_chain(error, [&](const std::exception& e) {
@@ -54,6 +59,19 @@ bool is_secondary(const std::exception& error) {
 
 bool recurs(const std::exception& error) {
   return any_of_chain(error, [](const Error& e) { return e.recurs(); });
+}
+
+std::int64_t time_ns_of(const std::exception& error) {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  visit_chain(error, [&](const std::exception& e) {
+    if (const auto* ours = dynamic_cast<const Error*>(&e)) first = std::min(first, ours->time_ns());
+  });
+  return std::min(first, unix_time_ns());
+}
+
+std::int64_t unix_time_ns() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
 }  // namespace sluice

@@ -16,13 +16,18 @@ namespace sluice {
 
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& message) : std::runtime_error(message) {}
+  explicit Error(const std::string& message);
   [[nodiscard]] virtual int exit_code() const { return 5; }
   // True where this is the echo of another rank's failure (a connection that broke, a peer that is
   // gone): the launcher names the original instead.
   [[nodiscard]] virtual bool is_secondary() const { return false; }
   // True where the same run started again would fail in the same way.
   [[nodiscard]] virtual bool recurs() const { return false; }
+  // When the error was made, in nanoseconds since the Unix epoch.
+  [[nodiscard]] std::int64_t time_ns() const { return time_ns_; }
+
+ private:
+  std::int64_t time_ns_;
 };
 
 // A YAML file or a command line that cannot be used. The message holds one line per mistake.
@@ -81,6 +86,9 @@ class TrainingError : public Error {
 [[nodiscard]] bool is_secondary(const std::exception& error);
 // True if any Error in the chain recurs().
 [[nodiscard]] bool recurs(const std::exception& error);
+// The earliest time of the chain's Errors; now where there is none.
+[[nodiscard]] std::int64_t time_ns_of(const std::exception& error);
+[[nodiscard]] std::int64_t unix_time_ns();
 
 // A condition that only a mistake of ours can break: throws Error with the place.
 inline void check(bool condition, std::string_view what,

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -40,11 +39,6 @@ std::string host_name() {
   return name.data();
 }
 
-std::int64_t unix_time_ns() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
-
 ErrorReport make_error_report(std::string message, int exit_code, bool secondary) {
   return {.rank = thread_rank(),
           .host = host_name(),
@@ -58,6 +52,7 @@ ErrorReport make_error_report(const std::exception& error) {
   ErrorReport report =
       make_error_report(error_chain(error), exit_code_of(error), is_secondary(error));
   report.recurs = recurs(error);
+  report.time_ns = time_ns_of(error);
   return report;
 }
 

@@ -30,13 +30,13 @@ struct ErrorReport {
 };
 
 [[nodiscard]] std::string host_name();
-[[nodiscard]] std::int64_t unix_time_ns();
 
 // A report of the calling thread's rank (base/thread_rank.hpp), with this host and the current
 // time.
 [[nodiscard]] ErrorReport make_error_report(std::string message, int exit_code, bool secondary);
-// The same from a caught exception: its chain, exit code, whether it is secondary and whether it
-// recurs.
+// The same from a caught exception: its chain, exit code, whether it is secondary, whether it
+// recurs, and its own time. A rank whose exchange timed out ends its connections before it reports,
+// so the report of a rank that lost one of them may be written first, but its error is later.
 [[nodiscard]] ErrorReport make_error_report(const std::exception& error);
 
 // The object on one line, and back; nullopt for invalid text. Pure.

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/format.hpp"
 #include "runtime/launch/hosts/agent.hpp"
 #include "runtime/launch/stop_signal.hpp"

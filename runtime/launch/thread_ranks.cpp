@@ -6,6 +6,7 @@
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -53,8 +54,8 @@ class ThreadRanks {
   void failed(int rank, ErrorReport report) {
     {
       const std::lock_guard lock(mutex_);
-      const bool better = !failure_ || (failure_->secondary && !report.secondary);
-      if (better) failure_ = std::move(report);
+      const auto order = [](const ErrorReport& r) { return std::pair(r.secondary, r.time_ns); };
+      if (!failure_ || order(report) < order(*failure_)) failure_ = std::move(report);
     }
     stop(rank);
   }

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <stdexcept>
 #include <system_error>
+#include <thread>
 
 #include "base/error.hpp"
 #include "tests/runtime/launch/launched_job.hpp"
@@ -50,6 +53,27 @@ TEST(ErrorReport, AThreadThatCannotStartNamesTheLimits) {
   const std::string once = make_error_report(wrapped).message;
   EXPECT_THAT(once, ::testing::HasSubstr("ulimit -u is "));
   EXPECT_EQ(make_error_report(Error(once)).message, once);
+}
+
+// A rank that needs long to end after its error is still the one that failed first.
+TEST(ErrorReport, HasTheTimeOfTheFirstErrorOfItsChain) {
+  std::int64_t first = 0;
+  try {
+    try {
+      const CommError error("all_gather #13: not done 8000 ms after the call", true);
+      first = error.time_ns();
+      throw error;
+    } catch (const CommError&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::throw_with_nested(Error("NormAndScale"));
+    }
+  } catch (const Error& error) {
+    EXPECT_GT(error.time_ns(), first);
+    EXPECT_EQ(make_error_report(error).time_ns, first);
+  }
+  EXPECT_NE(first, 0);
+  const std::int64_t before = unix_time_ns();
+  EXPECT_GE(make_error_report(std::runtime_error("another library's")).time_ns, before);
 }
 
 TEST(ErrorReport, BrokenFileIsNoReport) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "base/error.hpp"
@@ -34,6 +35,33 @@ TEST(ThreadRanks, ACodeOfItsOwnComesThrough) {
   EXPECT_EQ(run_thread_ranks(
                 2, [](int) { return 130; }, [](int) { ADD_FAILURE(); }),
             130);
+}
+
+// Of echoes alone the earliest error counts, though its rank needs longer to end.
+TEST(ThreadRanks, TheEarliestErrorOfEchoesIsReported) {
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "error.json").string();
+  ::setenv("SLUICE_ERROR_FILE", path.c_str(), 1);
+  std::atomic<bool> waited{false};
+  std::atomic<bool> failed{false};
+  const int code = run_thread_ranks(
+      2,
+      [&](int rank) -> int {
+        if (rank == 0) {
+          const CommError timeout("not done 8000 ms after the call", true);
+          waited = true;
+          while (!failed) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          throw timeout;
+        }
+        while (!waited) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        throw CommError("the connection broke", true);
+      },
+      [&](int) { failed = true; });
+  ::unsetenv("SLUICE_ERROR_FILE");
+  EXPECT_EQ(code, 5);
+  const std::optional<ErrorReport> report = read_error_report(path);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->message, "not done 8000 ms after the call");
 }
 
 // The echo comes first and is not what is reported.
