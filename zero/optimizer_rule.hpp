@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/dtype.hpp"
 #include "kernels/cpu/update/update_span.hpp"
 #include "zero/optimizer_options.hpp"
 #include "zero/state_kind.hpp"
@@ -35,9 +36,9 @@ struct OptimizerRule {
   [[nodiscard]] constexpr std::span<const StateKind> moment_kinds() const {
     return states().subspan(1);
   }
-  // Bytes per element: fp32 states read and written, and a gradient read.
-  [[nodiscard]] constexpr std::int64_t moved_bytes() const {
-    return 12 + 8 * static_cast<std::int64_t>(moments);
+  // Bytes per element: states read and written, with moments of `type`, and an fp32 gradient read.
+  [[nodiscard]] constexpr std::int64_t moved_bytes(DType type = DType::kFloat32) const {
+    return 12 + 2 * size_of(type) * static_cast<std::int64_t>(moments);
   }
 };
 

@@ -163,14 +163,15 @@ struct ShardShape {
 [[nodiscard]] inline std::int64_t moments_of(const ShardShape& shape) {
   return static_cast<std::int64_t>(rule_of(shape.optimizer).moments);
 }
-// Bytes of whole off-device master weights and moments, per element.
+// Bytes of whole master weights and moments, per element.
 [[nodiscard]] inline std::int64_t away_state_bytes(const ShardShape& shape) {
   return 4 + moments_of(shape) * size_of(shape.placement.moments_dtype);
 }
 // The number of AdamW updates that take as long as updates of `elems` elements. Memory traffic
 // limits both, and only the rate of AdamW is measured.
-[[nodiscard]] inline double adamw_updates(const ShardShape& shape, double elems) {
-  const auto moved = static_cast<double>(rule_of(shape.optimizer).moved_bytes());
+[[nodiscard]] inline double adamw_updates(const ShardShape& shape, double elems,
+                                          DType moments = DType::kFloat32) {
+  const auto moved = static_cast<double>(rule_of(shape.optimizer).moved_bytes(moments));
   return elems * (moved / static_cast<double>(rule_of(OptimizerType::kAdamW).moved_bytes()));
 }
 // Time of an update on the host whose new states go to other memory, over one in place: 1.1 to 1.35

@@ -46,7 +46,7 @@ struct UpdatePart : RoundedPart<M> {
 
 template <class Rule, class M>
 struct UpdateParts {
-  // Arguments may take 4 KiB. AdamW: 64 parts with moments in fp32.
+  // So that they and the numbers beside them fit. AdamW: 64 parts with moments in fp32.
   static constexpr int kMost = 3584 / static_cast<int>(sizeof(UpdatePart<Rule, M>));
 
   UpdatePart<Rule, M> at[std::size_t{kMost}];
@@ -58,6 +58,7 @@ struct UpdateParts {
   int sets;  // of constants
   int chunks;
 };
+constexpr std::size_t kMostArgumentBytes = 4096;  // of a kernel
 
 template <class T>
 __device__ __forceinline__ void load_four(const T* from, float (&to)[kFour]) {
@@ -283,6 +284,7 @@ class UpdateLaunches {
 
   template <class G>
   void launch() {
+    static_assert(sizeof(UpdateParts<Rule, M>) <= kMostArgumentBytes);
     const unsigned blocks = blocks_for(static_cast<std::int64_t>(parts_.chunks) * kThreads);
     with_device_dtype(weights_dtype_, [&](auto* out) {
       using W = std::remove_pointer_t<decltype(out)>;

@@ -38,7 +38,7 @@ void use_gpu(int index);
 [[nodiscard]] std::string gpu_name(int index);
 
 // The optimizer's updates of memory of `device`: the rule's host function or CUDA function. On a
-// GPU they are enqueued behind the calling thread's earlier work, 64 spans a launch. `clip`: as
+// GPU they are enqueued behind the calling thread's earlier work, many spans a launch. `clip`: as
 // launch_adamw(); null on the host. Throws as device_copies().
 using UpdateKernel = std::function<void(std::span<const UpdateSpan>, const cuda::StepClip* clip)>;
 [[nodiscard]] UpdateKernel device_update(const OptimizerRule& rule, at::Device device);

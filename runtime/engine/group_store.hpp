@@ -37,10 +37,10 @@ struct GroupState {
   std::vector<at::Tensor> grad_streams;  // other gradient streams of the group
   at::Tensor grad_owned;                 // fp32, of shard's size: input of the update; or none
   std::vector<ShardSegment> segments;    // of shard
-  // Number of the first owned element, for stochastic rounding: no two elements of a run share a
-  // number, but for replicas, which round equally.
+  // Number of the first owned element, for stochastic rounding. Replicas have equal numbers, so
+  // they round alike; so have the parts of a group on tensor-parallel ranks.
   std::int64_t first_element = 0;
-  std::vector<bool> grad_written;        // by param: written since the gradients were opened
+  std::vector<bool> grad_written;  // by param: written since the gradients were opened
 };
 
 class GroupStore {

@@ -11,20 +11,16 @@
 namespace sluice {
 namespace {
 
-DType wider(DType a, DType b) { return size_of(a) < size_of(b) ? b : a; }
-
-// Without names and ranges.
+// Without names and ranges. A group's rows of one tag have one type.
 StatePiece states_of(const StateTable& table, int g, std::span<const StateKind> kinds) {
-  const auto widest = [&](const auto& counts) {
-    std::optional<DType> dtype;
-    for (const StateRow& row : table.rows) {
-      if (row.group == g && counts(row)) dtype = wider(row.dtype, dtype.value_or(row.dtype));
-    }
-    return dtype;
+  const auto type_of = [&](Tag tag) -> std::optional<DType> {
+    const auto row = std::ranges::find_if(
+        table.rows, [&](const StateRow& r) { return r.group == g && r.tag == tag; });
+    return row == table.rows.end() ? std::nullopt : std::optional(row->dtype);
   };
-  const auto master = widest([](const StateRow& row) { return row.tag == Tag::kMaster; });
-  const auto params = widest([](const StateRow& row) { return row.tag == Tag::kParameters; });
-  const auto moments = widest([](const StateRow& row) { return row.tag == Tag::kMoments; });
+  const auto master = type_of(Tag::kMaster);
+  const auto params = type_of(Tag::kParameters);
+  const auto moments = type_of(Tag::kMoments);
   check(params || master, "a group has a row of parameters or of master weights");
   StatePiece states;
   states.moments = moments.value_or(DType::kFloat32);

@@ -22,8 +22,8 @@ struct StatePiece {
   Box box;                          // within it
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  // Exact, and the same on every rank: the widest type of the group's rows. Where the table has no
-  // row of master weights, they are the parameters.
+  // The same on every rank: the type of the group's rows. Where the table has no row of master
+  // weights, they are the parameters.
   DType moments = DType::kFloat32;
   DType master = DType::kFloat32;
   std::span<const StateKind> states = kStateKinds;  // master weights, and the moments with a row

@@ -8,10 +8,10 @@
 #include "parallel/comm/exchange_plan.hpp"
 #include "runtime/engine/graph_choice.hpp"
 #include "runtime/engine/replica_sums.hpp"
-#include "runtime/model/attention_choice.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/unit_profile.hpp"
+#include "runtime/plan/score_bytes.hpp"
 #include "runtime/program/check/pipeline_check.hpp"
 #include "runtime/program/write/step_writer.hpp"
 
@@ -163,24 +163,6 @@ StepShape decoding_shape(const StepShape& shape, const EngineOptions& options,
   return decoding;
 }
 
-// Bytes that attention by products writes and reads for the scores of a micro-batch, each pass over
-// a row counted once. Forward: the product's scores in fp32, the weights in `dtype`. Backward: the
-// same scores and the gradients of the weights, then weights (one product) and gradients of scores
-// (two).
-struct ScoreBytes {
-  double forward = 0, backward = 0;
-};
-
-ScoreBytes score_bytes(const ModelSpec& spec, const UnitSpec& unit, DType dtype, double samples) {
-  if (!trains_by_products(spec.options)) return {};
-  const double scores = samples * spec.attention_flops_per_sample(unit) /
-                        (4 * static_cast<double>(spec.options.head_dim));
-  const auto elem = static_cast<double>(size_of(dtype));
-  const double forward = scores * (2 * 4 + 2 * elem);
-  const double again = spec.options.recompute_attention ? forward : 0;
-  return {forward, again + scores * (4 * 4 + 5 * elem)};
-}
-
 UnitShape unit_shape(const ModelSpec& spec, std::size_t u, const UnitProfile& profile, DType dtype,
                      double samples) {
   const UnitSpec& unit = spec.units[u];
@@ -226,15 +208,6 @@ void count_batches(StepShape& shape, const EngineOptions& options, const ModelSp
   const bool loads = spec.part.begins_model() || spec.part.ends_model();
   shape.library_bytes +=
       loads ? (micro_batches - 1) * shape.batch_bytes : micro_batches * documents;
-}
-
-// A GPU's free memory is in parts while a step has tensors of several micro-batches: messages
-// between stages, which come and go one slot early or late, lie among them. With two messages more
-// of memory every tensor finds a part that is large enough, but for 1 % of it
-// (tests/gpu/ceilings.json has the configurations).
-std::int64_t gap_bytes(const StepShape& shape, const EngineOptions& options) {
-  const bool cut = shape.on_gpu && shape.pipeline.stages > 1 && micro_batches_of(options) > 1;
-  return cut ? 2 * shape.pipeline.boundary_bytes : 0;
 }
 
 bool is_whole(const ModelSpec& spec) { return spec.part.tensor == 1 && spec.part.stages == 1; }
@@ -389,7 +362,9 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
   shape.tensor = spec.part.tensor;
   shape.most_groups = spec.part.most_groups;
   shape.pipeline = pipeline_of(options, spec);
-  shape.library_bytes += gap_bytes(shape, options);
+  if (shape.on_gpu && micro_batches_of(options) > 1) {
+    shape.library_bytes += cuda_gap_bytes(shape.pipeline.message_bytes);
+  }
   apply_layout(plan, options);
   refuse_idle_tier(plan, options);
   const auto samples = static_cast<double>(options.train.micro_batch);

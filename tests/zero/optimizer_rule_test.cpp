@@ -23,6 +23,7 @@ TEST(OptimizerRule, EachTypeHasAKernelAndItsStates) {
     EXPECT_EQ(v != 0, rule.moments == 2);
   }
   EXPECT_EQ(rule_of(OptimizerType::kAdamW).moved_bytes(), 28);
+  EXPECT_EQ(rule_of(OptimizerType::kAdamW).moved_bytes(DType::kBFloat16), 20);
 }
 
 TEST(OptimizerRule, WhatItCannotDoIsRefusedByKey) {

@@ -65,7 +65,7 @@ struct UpdateSpan {
   // below 6e-8.
   DType moments_dtype = DType::kFloat32;
   std::uint64_t rounding_seed = 0;
-  std::int64_t rounding_element = 0;  // e of element 0, >= 0; e is unique among a run's elements
+  std::int64_t rounding_element = 0;  // e of element 0, >= 0; e is unique among a rank's elements
 };
 
 // Throws Error, in the optimizer's name, on n < 0, a null pointer, moments in fp16, a part of the

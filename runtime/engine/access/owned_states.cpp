@@ -76,7 +76,7 @@ void OwnedStates::write(const StatePiece& piece, StateKind kind, std::int64_t fi
   }
   const auto near = static_cast<std::size_t>(at.near);
   if (near > 0) {
-    at.on_device.narrow(0, at.begin, at.near).copy_(tensor_of(values.first(near)));
+    round_to(at.on_device.narrow(0, at.begin, at.near), tensor_of(values.first(near)));
   }
   if (near < values.size()) {
     tiers_->write_moment(piece.group, kind, at.off_begin, values.subspan(near));

@@ -63,7 +63,7 @@ double fitting_fraction(const RunPlan& plan) {
     return 0;
   }
   const std::int64_t element_bytes =
-      4 * moments_of(shape) + (shape.dtype == DType::kFloat32 ? 0 : 4);
+      away_state_bytes(shape) - (shape.dtype == DType::kFloat32 ? 4 : 0);
   double bytes = 0;
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
     if (!is_frozen(shape, g)) bytes += static_cast<double>(owned_elems(shape, g) * element_bytes);
@@ -265,8 +265,8 @@ class Search {
     struct Extra {
       bool on_device = false, early = false;
     };
-    // A slower one does not become the fastest: updates that take as long as a whole step are then
-    // hidden in it, not behind the backward of the step before.
+    // A slower one does not become the fastest: the host then updates during the whole step, where
+    // it did so during the forward alone.
     constexpr double kNear = 1.5;
     constexpr int kMost = 36;
     allowed_ = result_.evaluated + kMost;

@@ -145,6 +145,11 @@ class Pricing {
     const std::int64_t elems = nth(shape_.groups, op.group).shard_elems;
     return over(static_cast<double>(bytes * elems), rates_.device_memory_bps);
   }
+  // On a CPU the random bits of bf16 moments take the time that their bytes save.
+  double updates_on_device(int group) const {
+    const DType moments = shape_.on_gpu ? shape_.placement.moments_dtype : DType::kFloat32;
+    return adamw_updates(shape_, static_cast<double>(device_elems(shape_, group)), moments);
+  }
   // The device rounds reduced gradients before their copy: it reads 4 bytes and writes 2.
   double rounding_grads(const Op& op) const {
     if (op.kind != OpKind::kStoreGrads) return 0;
@@ -166,8 +171,7 @@ class Pricing {
       case OpKind::kBackwardWeights:
         return unit(op);
       case OpKind::kUpdate:
-        return over(adamw_updates(shape_, static_cast<double>(device_elems(shape_, op.group))),
-                    rates_.device_adam);
+        return over(updates_on_device(op.group), rates_.device_adam);
       case OpKind::kAddGrads: {
         const auto elems = static_cast<double>(nth(shape_.groups, op.group).shard_elems);
         const int streams = gradient_streams(shape_, op.group);

@@ -139,28 +139,49 @@ TEST_F(Grid, GoesOnBitForBitWhereGathersRoundMasterWeights) {
   }
 }
 
-// From whole master weights to their remainders, and back.
+// From whole master weights on the device to their remainders on another tier, and back; moments of
+// both types.
 TEST_F(Grid, GoesOnBitForBitWhereMasterWeightsAreSplit) {
-  const EngineOptions whole = options_of({2, 1}, folder("swap"), DType::kBFloat16);
-  const WorldResult expected = train_part(whole, {.steps = 6});
-  for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
-    EngineOptions split = whole;
-    split.zero.stage = 3;
-    split.offload.optimizer = tier;
-    split.offload.parameters = Tier::kHost;
-    const std::string on = tier == Tier::kHost ? "host" : "nvme";
-    const std::string first = folder("whole before " + on);
-    const std::string second = folder("split on " + on);
-    (void)train_part(whole, {.steps = 2, .save = first});
-    (void)train_part(split, {.steps = 2, .resume = first, .save = second});
-    WorldResult last = train_part(whole, {.steps = 2, .resume = second});
-    const auto before = [](std::vector<double>& numbers, const std::vector<double>& from) {
-      numbers.insert(numbers.begin(), from.begin(), from.begin() + 4);
-    };
-    before(last.losses, expected.losses);
-    before(last.norms, expected.norms);
-    expect_same_bits(last, expected, on);
+  for (const DType moments : {DType::kFloat32, DType::kBFloat16}) {
+    EngineOptions whole = options_of({2, 1}, folder("swap"), DType::kBFloat16);
+    whole.offload.states_dtype = moments;
+    const WorldResult expected = train_part(whole, {.steps = 6});
+    for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
+      EngineOptions split = whole;
+      split.zero.stage = 3;
+      split.offload.optimizer = tier;
+      split.offload.parameters = Tier::kHost;
+      const std::string on =
+          std::string(name_of(tier)) + ", moments in " + std::string(name_of(moments));
+      const std::string first = folder("whole before " + on);
+      const std::string second = folder("split on " + on);
+      (void)train_part(whole, {.steps = 2, .save = first});
+      (void)train_part(split, {.steps = 2, .resume = first, .save = second});
+      WorldResult last = train_part(whole, {.steps = 2, .resume = second});
+      const auto before = [](std::vector<double>& numbers, const std::vector<double>& from) {
+        numbers.insert(numbers.begin(), from.begin(), from.begin() + 4);
+      };
+      before(last.losses, expected.losses);
+      before(last.norms, expected.norms);
+      expect_same_bits(last, expected, on);
+    }
   }
+}
+
+// fp32 moments of a checkpoint become bf16 alike on every tier.
+TEST_F(Grid, MomentsAreRoundedAlikeOnEveryTier) {
+  EngineOptions run = options_of({2, 2}, folder("swap"), DType::kBFloat16);
+  (void)train_part(run, {.steps = 3, .save = folder("wide")});
+  run.offload.states_dtype = DType::kBFloat16;
+  std::map<std::string, std::vector<float>> expected;
+  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+    run.offload.optimizer = tier;
+    const std::string saved = folder(std::string(name_of(tier)));
+    (void)train_part(run, {.resume = folder("wide"), .save = saved});
+    if (tier == Tier::kDevice) expected = states_in(saved);
+    EXPECT_EQ(states_in(saved), expected) << name_of(tier);
+  }
+  EXPECT_NE(states_in(folder("wide")), expected);
 }
 
 TEST_F(Grid, MeshesResumeOnEachOtherSampled) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/engine/rank_part.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/plan/mesh_text.hpp"
 #include "runtime/plan/plan_report.hpp"
 #include "runtime/plan/search/bounds.hpp"
@@ -28,6 +29,24 @@ EngineOptions mesh_options(const ParallelOptions& mesh, int dp = 2) {
   EngineOptions options = small_options(dp);
   options.parallel = mesh;
   return options;
+}
+
+// Messages lie among the tensors of several micro-batches, so a GPU needs room for gaps.
+TEST(MeshPlan, CountsGapsOfAPipelineOfSeveralMicroBatchesOnAGpu) {
+  const auto library_bytes = [](int stages, bool on_gpu, int micro_batches) {
+    EngineOptions options = mesh_options({.pipeline = stages}, 1);
+    options.model.on_gpu = on_gpu;
+    options.train.cuda_graphs = GraphChoice::kNever;
+    options.train.global_batch = options.train.micro_batch * micro_batches;
+    const RunPlan plan = Planner(named_profile("h100-sxm")).plan({options, {}});
+    return plan.stages.front().shape.library_bytes;
+  };
+  const EngineOptions one = mesh_options({.pipeline = 2}, 1);
+  const std::int64_t message =
+      one.train.micro_batch * one.model.seq * one.model.hidden * size_of(one.train.dtype);
+  EXPECT_EQ(library_bytes(2, true, 4) - library_bytes(2, true, 1), 2 * cuda_block_bytes(message));
+  EXPECT_EQ(library_bytes(1, true, 4), library_bytes(1, true, 1));
+  EXPECT_EQ(library_bytes(2, false, 4), 0);
 }
 
 std::vector<ParallelOptions> some_meshes() {

@@ -91,6 +91,25 @@ TEST(OtherNumbers, MomentsInBf16WhereNothingElseFits) {
   EXPECT_TRUE(result.others.front().plan.fits());
 }
 
+// A card that holds all with moments in bf16, and not in fp32.
+TEST(OtherNumbers, MomentsInBf16OnTheDevice) {
+  Card card;
+  PlanQuestion narrow = card.question;
+  narrow.options.offload.optimizer = Tier::kDevice;
+  narrow.options.offload.states_dtype = DType::kBFloat16;
+  narrow.budgets = {};
+  card.question.budgets.device = card.planner.plan(narrow).memory.of(Tier::kDevice).need();
+  card.question.budgets.host = 1;
+  card.question.budgets.nvme = 1;
+  const SearchResult result = card.search();
+  EXPECT_FALSE(result.any_fits) << suggestions_text(result);
+  ASSERT_EQ(result.others.size(), 1U) << suggestions_text(result);
+  const Suggestion& other = result.others.front();
+  EXPECT_TRUE(has(other, kMoments));
+  EXPECT_EQ(other.options.offload.optimizer, Tier::kDevice);
+  EXPECT_TRUE(other.plan.fits());
+}
+
 TEST(OtherNumbers, NoneThatGainLittleOrThatTheRunHasAlready) {
   Card roomy;
   roomy.give_host(DType::kFloat32);

@@ -303,6 +303,15 @@ TEST(Search, UsesWhatTheDeviceHasLeftAndBeginsUpdatesEarly) {
       EXPECT_EQ(alike, &a == &b) << "one of two plans that are alike is enough";
     }
   }
+  const auto kept = [](const SearchResult& found) {
+    double most = 0;
+    for (const Suggestion& s : found.suggestions) {
+      most = std::max(most, s.options.offload.device_fraction);
+    }
+    return most;
+  };
+  question.options.offload.states_dtype = DType::kBFloat16;  // 8 bytes an element in place of 12
+  EXPECT_GT(kept(suggest(planner, question, wide())), 1.3 * kept(result));
 }
 
 // On a GPU whose memory holds the states with recomputation alone.
