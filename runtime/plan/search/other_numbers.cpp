@@ -65,8 +65,8 @@ void find_narrow(const char* with, const Narrow& narrow, Planner& planner,
   if (narrow.moments) asked.offload.states_dtype = DType::kBFloat16;
   if (narrow.gradients) asked.offload.gradients_dtype = DType::kBFloat16;
   SearchLimits away = limits;
-  away.allowed = [&limits,
-                  narrow](const EngineOptions& options) {  // gradients on the device are fp32
+  // Gradients on the device are fp32.
+  away.allowed = [&limits, narrow](const EngineOptions& options) {
     return (!narrow.gradients || options.offload.gradients != Tier::kDevice) &&
            (!limits.allowed || limits.allowed(options));
   };
