@@ -18,7 +18,7 @@ void visit_chain(const std::exception& error, Visit&& visit) {
     std::rethrow_if_nested(error);
   } catch (const std::exception& inner) {
     visit_chain(inner, visit);
-  } catch (...) {
+  } catch (...) {  // NOLINT(bugprone-empty-catch): it is no std::exception, so it has no words
   }
 }
 

@@ -24,7 +24,7 @@ StatePiece states_of(const StateTable& table, int g, std::span<const StateKind> 
   check(params || master, "a group has a row of parameters or of master weights");
   StatePiece states;
   states.moments = moments.value_or(DType::kFloat32);
-  states.master = master ? *master : *params;
+  states.master = master.value_or(params.value_or(DType::kFloat32));
   states.states = moments ? kinds : kinds.first(1);
   states.group = g;
   return states;

@@ -60,10 +60,9 @@ TEST(ErrorReport, HasTheTimeOfTheFirstErrorOfItsChain) {
   std::int64_t first = 0;
   try {
     try {
-      const CommError error("all_gather #13: not done 8000 ms after the call", true);
+      throw CommError("all_gather #13: not done 8000 ms after the call", true);
+    } catch (const CommError& error) {
       first = error.time_ns();
-      throw error;
-    } catch (const CommError&) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       std::throw_with_nested(Error("NormAndScale"));
     }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <optional>
 #include <thread>
 
@@ -48,10 +49,11 @@ TEST(ThreadRanks, TheEarliestErrorOfEchoesIsReported) {
       2,
       [&](int rank) -> int {
         if (rank == 0) {
-          const CommError timeout("not done 8000 ms after the call", true);
+          const std::exception_ptr timeout =
+              std::make_exception_ptr(CommError("not done 8000 ms after the call", true));
           waited = true;
           while (!failed) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-          throw timeout;
+          std::rethrow_exception(timeout);
         }
         while (!waited) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         throw CommError("the connection broke", true);
