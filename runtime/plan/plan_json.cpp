@@ -6,7 +6,7 @@
 namespace sluice {
 
 std::string plan_json(const StepPlan& plan, const Program& program, const MemoryPlan& memory,
-                      const TimeReport* time, const std::vector<TierPeaks>& stages) {
+                      const TimeReport* time, const std::vector<TierBytes>& stages) {
   using Json = nlohmann::ordered_json;
   Json json;
   json["fits"] = memory.fits();

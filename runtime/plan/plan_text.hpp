@@ -49,6 +49,8 @@ struct TierPlan {
   [[nodiscard]] bool fits() const { return missing() == 0; }
 };
 
+using TierBytes = std::array<std::int64_t, static_cast<std::size_t>(kTierCount)>;
+
 struct MemoryPlan {
   std::array<TierPlan, kTierCount> tiers;
   TierBudgets budgets;
@@ -95,12 +97,11 @@ void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t ava
 // the wire and to and from NVMe.
 [[nodiscard]] std::string describe_plan(const StepPlan& plan, const Program& program,
                                         const MemoryPlan& memory);
-// `time`: of this program; null where the machine's rates are not known. `stages`: a rank's peak
-// bytes by tier, of each pipeline stage.
-using TierPeaks = std::array<std::int64_t, static_cast<std::size_t>(kTierCount)>;
+// `time`: of this program; null where the machine's rates are not known. `stages`: a rank's peaks,
+// of each pipeline stage.
 [[nodiscard]] std::string plan_json(const StepPlan& plan, const Program& program,
                                     const MemoryPlan& memory, const TimeReport* time,
-                                    const std::vector<TierPeaks>& stages);
+                                    const std::vector<TierBytes>& stages);
 
 // Throws BudgetError if a rank needs more than a budget or its GPU's memory. The error names all
 // such tiers, their largest tags, and changes that make the plan fit.

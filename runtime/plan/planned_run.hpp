@@ -40,7 +40,7 @@ struct StagePlan {
 // Sums over the ranks of the node whose devices hold most.
 struct NodePlan {
   int ranks = 1;
-  std::array<std::int64_t, static_cast<std::size_t>(kTierCount)> peak{};
+  TierBytes peak{};
   std::int64_t pinned = 0;
   Traffic traffic;
 };

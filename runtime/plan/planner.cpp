@@ -213,8 +213,7 @@ StepPlan Planner::shape_of(const EngineOptions& options) {
   return assemble(options, spec_of(options.model, options.part), profiles(options));
 }
 
-std::array<std::int64_t, static_cast<std::size_t>(kTierCount)> Planner::budgets_of(
-    const PlanQuestion& question) const {
+TierBytes Planner::budgets_of(const PlanQuestion& question) const {
   std::int64_t device = question.budgets.device;
   if (device == 0 && machine_.gpu && machine_.device_memory_bytes > 0) {
     device = machine_.device_memory_bytes - machine_.device_overhead_bytes;

@@ -42,8 +42,7 @@ class Planner {
   // Rates of a rank that has options.part of the model.
   [[nodiscard]] Rates rates(const EngineOptions& options);
   // By tier. Without a device budget, the memory of a known device.
-  [[nodiscard]] std::array<std::int64_t, static_cast<std::size_t>(kTierCount)> budgets_of(
-      const PlanQuestion& question) const;
+  [[nodiscard]] TierBytes budgets_of(const PlanQuestion& question) const;
 
  private:
   using PartKey = std::tuple<bool, bool, ModelPart>;  // with recompute_attention, and on_gpu

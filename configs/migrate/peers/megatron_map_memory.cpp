@@ -92,7 +92,6 @@ void map_optimizer_offload(MegatronRun& run) {
     run.map.reclass("--optimizer-offload-fraction", KeyClass::kIgnored,
                     "no effect without --optimizer-cpu-offload");
   }
-  map_moment_types(run);
 }
 
 void map_activation_offload(MegatronRun& run) {
@@ -117,6 +116,7 @@ void map_activation_offload(MegatronRun& run) {
 void map_megatron_memory(MegatronRun& run) {
   map_recompute(run);
   map_optimizer_offload(run);
+  map_moment_types(run);
   map_activation_offload(run);
 }
 

@@ -74,7 +74,7 @@ std::int64_t tighter(std::int64_t one, std::int64_t other) {
   return std::min(one, other);
 }
 
-std::string memory_shortage(const HostRoom& room, const HostNeed& need, const RunConfig& run,
+std::string memory_shortage(const HostRoom& room, const TierBytes& need, const RunConfig& run,
                             const RunPlace& place) {
   const int ranks = std::max(1, place.local_ranks);
   std::string text =
@@ -117,8 +117,8 @@ HostRoom host_room(const RunConfig& run) {
   return room;
 }
 
-std::vector<std::string> shortages(const HostRoom& room, const HostNeed& need, const RunConfig& run,
-                                   const RunPlace& place) {
+std::vector<std::string> shortages(const HostRoom& room, const TierBytes& need,
+                                   const RunConfig& run, const RunPlace& place) {
   std::vector<std::string> found;
   const std::int64_t memory =
       nth(need, Tier::kHost) + (place.on_gpu ? 0 : nth(need, Tier::kDevice));

@@ -2,7 +2,6 @@
 // Functions of their arguments and of the host at the time of the call; thread-safe.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,12 +27,9 @@ struct HostRanks {
 };
 [[nodiscard]] HostRanks ranks_here(const RunConfig& run, int local_ranks);
 
-// Peaks of a host's ranks together, by tier.
-using HostNeed = std::array<std::int64_t, static_cast<std::size_t>(kTierCount)>;
-
-// What the host lacks, in a sentence each: the place, the need, what is free, and what to do. Ranks
-// on CPUs have their device in the host's memory.
-[[nodiscard]] std::vector<std::string> shortages(const HostRoom& room, const HostNeed& need,
+// What the host lacks, in a sentence each: the place, the need, what is free, and what to do.
+// `need`: peaks of the host's ranks together. Ranks on CPUs have their device in the host's memory.
+[[nodiscard]] std::vector<std::string> shortages(const HostRoom& room, const TierBytes& need,
                                                  const RunConfig& run, const RunPlace& place);
 
 // `run` with budgets that stay within the room.

@@ -23,19 +23,19 @@
 namespace sluice {
 namespace {
 
-HostNeed peaks_of(const MemoryPlan& memory) {
-  HostNeed peaks{};
+TierBytes peaks_of(const MemoryPlan& memory) {
+  TierBytes peaks{};
   for (std::size_t t = 0; t < peaks.size(); ++t) peaks[t] = memory.tiers[t].peak;
   return peaks;
 }
 
 // Peaks of this host's ranks together. A stage's ranks are consecutive.
-HostNeed need_here(const Planned& planned, const RunConfig& run, const RunPlace& place) {
+TierBytes need_here(const Planned& planned, const RunConfig& run, const RunPlace& place) {
   const HostRanks here = ranks_here(run, place.local_ranks);
   const int of_stage = place.world / static_cast<int>(planned.stages.size());
-  HostNeed need{};
+  TierBytes need{};
   for (int rank = here.first; rank < here.first + here.count; ++rank) {
-    const HostNeed& peaks = nth(planned.stages, rank / of_stage);
+    const TierBytes& peaks = nth(planned.stages, rank / of_stage);
     for (std::size_t t = 0; t < need.size(); ++t) need[t] += peaks[t];
   }
   return need;
@@ -80,7 +80,7 @@ Planned plan_largest_rank(const RunConfig& run, const RunPlace& place) {
       std::max_element(stages.begin(), stages.end(),
                        [&](const Planned& a, const Planned& b) { return order(a) < order(b); });
   largest->program = std::move(nth(programs, largest - stages.begin()));
-  std::vector<HostNeed> peaks;
+  std::vector<TierBytes> peaks;
   for (const Planned& stage : stages) peaks.push_back(peaks_of(stage.memory));
   largest->stages = std::move(peaks);
   return std::move(*largest);
@@ -96,7 +96,7 @@ void check_fits(const RunConfig& run, const RunPlace& place, const Planned& plan
 
 void check_free_memory(const RunConfig& run, const RunPlace& place, const Planned& planned) {
   std::string text;
-  const HostNeed need = need_here(planned, run, place);
+  const TierBytes need = need_here(planned, run, place);
   for (const std::string& lacking : shortages(host_room(run), need, run, place)) {
     text += lacking + "\n";
   }

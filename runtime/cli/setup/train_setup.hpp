@@ -17,7 +17,7 @@ struct Planned {
   std::vector<std::string> unit_names;
   Program program;
   MemoryPlan memory;
-  std::vector<HostNeed> stages{};  // a rank's peaks, by stage; of make_plan() the rank's own alone
+  std::vector<TierBytes> stages{};  // a rank's peaks, by stage; of make_plan() the rank's own alone
 };
 
 // Sets libtorch's threads to those of a rank, since the plan runs units on the meta device.

@@ -1,16 +1,14 @@
 // Bounds of a configuration's memory and time, from shapes only, without a program. Pure.
 #pragma once
 
-#include <array>
 #include <span>
 #include <vector>
 
+#include "runtime/plan/plan_text.hpp"
 #include "runtime/plan/step_profile.hpp"
 #include "runtime/program/model/time_model.hpp"
 
 namespace sluice {
-
-using TierBytes = std::array<std::int64_t, static_cast<std::size_t>(kTierCount)>;
 
 // Lower bound of a rank's memory: states, and on the device the tensors kept for backward.
 [[nodiscard]] TierBytes memory_floor(const StepShape& shape);

@@ -184,6 +184,19 @@ TEST_F(Grid, MomentsAreRoundedAlikeOnEveryTier) {
   EXPECT_NE(states_in(folder("wide")), expected);
 }
 
+// A checkpoint has the moments of one replica: those of the others were the same, though rounded.
+TEST_F(Grid, ReplicasRoundMomentsAlikeOnTheDevice) {
+  EngineOptions run =
+      options_of({.dp = 2, .stage = 2, .parallel = {.tensor = 2, .sequence = true, .pipeline = 2}},
+                 folder("swap"), DType::kBFloat16);
+  run.offload.states_dtype = DType::kBFloat16;
+  const std::string saved = folder("saved");
+  const WorldResult whole = train_part(run, {.steps = 2, .save = saved, .steps_behind = 2});
+  const WorldResult resumed = train_part(run, {.steps = 2, .resume = saved});
+  EXPECT_EQ(resumed.losses, std::vector<double>(whole.losses.begin() + 2, whole.losses.end()));
+  EXPECT_TRUE(resumed.weights == whole.weights);
+}
+
 TEST_F(Grid, MeshesResumeOnEachOtherSampled) {
   resume_from(3, {9});
   resume_from(8, {10});
