@@ -168,10 +168,8 @@ Section offload_section() {
            "Share of an offloaded optimizer that stays on the device and is updated there.")
       .when("offload.optimizer is host or nvme, with parameters and gradients on the device")
       .example("0.25")
-      .key(
-          "states_dtype", &O::states_dtype, one_of({"fp32", "bf16"}),
-          "Type of the optimizer's moments, on every tier; bf16 is rounded stochastically: not the "
-          "bits of fp32.")
+      .key("states_dtype", &O::states_dtype, one_of({"fp32", "bf16"}),
+           "Type of moments, on every tier; bf16 is rounded stochastically: not the bits of fp32.")
       .key(
           "gradients_dtype", &O::gradients_dtype, one_of({"fp32", "bf16"}),
           "Type of offloaded gradients, which are summed in fp32; bf16 is rounded to nearest, once "
