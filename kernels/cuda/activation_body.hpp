@@ -7,13 +7,16 @@
 
 namespace sluice::cuda {
 
-// exp_lanes of the CPU.
-SLUICE_BODY float exp32(float x) {
+// exp(x) = mantissa * 2^power; the power is the low bits of the integer.
+struct ReducedExp {
+  float mantissa;
+  std::uint32_t power;
+};
+SLUICE_BODY ReducedExp reduced_exp(float x) {
   constexpr float kMagic = 12582912.0F;  // 1.5 * 2^23: rounds to an integer
-  const float bounded = 89.0F < x ? 89.0F : x;
-  const float t = fma32(bounded, 0x1.715476p+0F, kMagic);
+  const float t = fma32(x, 0x1.715476p+0F, kMagic);
   const float n = t - kMagic;
-  float r = fma32(n, -0x1.62e4p-1F, bounded);
+  float r = fma32(n, -0x1.62e4p-1F, x);
   r = fma32(n, -0x1.7f7d1cp-20F, r);
   float p = 0x1.6d7540p-10F;
   p = fma32(p, r, 0x1.126fb4p-7F);
@@ -22,22 +25,43 @@ SLUICE_BODY float exp32(float x) {
   p = fma32(p, r, 0.5F);
   p = fma32(p, r, 1.0F);
   p = fma32(p, r, 1.0F);
-  return x < -87.0F ? 0.0F : p * from_bits((bits_of(t) + 127U) << 23);
+  return {p, bits_of(t)};
 }
 
-// The elements of a pack are computed side by side: a division has a branch of its own for sums
-// whose reciprocal is subnormal, so the pack has one branch for all its elements.
+// exp_lanes of the CPU.
+SLUICE_BODY float exp32(float x) {
+  const ReducedExp of = reduced_exp(89.0F < x ? 89.0F : x);
+  return x < -87.0F ? 0.0F : of.mantissa * from_bits((of.power + 127U) << 23);
+}
+
+// exp32(-x) for |x| <= kPlainExp. There the power of two keeps the result normal, so the product
+// with it is an addition to the exponent.
+constexpr float kPlainExp = 86.0F;
+SLUICE_BODY float plain_exp_of_negative(float x) {
+  const ReducedExp of = reduced_exp(-x);
+  return from_bits(bits_of(of.mantissa) + (of.power << 23));
+}
+
+// True if no element is NaN or above `most` in magnitude.
+template <class T>
+SLUICE_BODY bool all_within(const Pack<T>& x, float most) {
+  unsigned within = 1;
+  for (const float v : x.v) within &= std::fabs(v) <= most ? 1U : 0U;
+  return within != 0;
+}
+
+// 1 / (1 + exp(-x)), of any x or where |x| <= kPlainExp. A pack has one branch for its elements.
+SLUICE_BODY float sigmoid32(float x) { return quotient(1.0F, 1.0F + exp32(0.0F - x)); }
+SLUICE_BODY float plain_sigmoid(float x) {
+  return reciprocal_in_range(1.0F + plain_exp_of_negative(x));
+}
+
 template <class T>
 SLUICE_BODY Pack<T> sigmoid(Pack<T> x) {
-  bool in_range = true;
-  for (float& v : x.v) {
-    v = 1.0F + exp32(0.0F - v);
-    in_range = in_range && v < 0x1p126F;
-  }
-  if (in_range) {
-    for (float& v : x.v) v = reciprocal_in_range(v);
+  if (all_within(x, kPlainExp)) {
+    for (float& v : x.v) v = plain_sigmoid(v);
   } else {
-    for (float& v : x.v) v = quotient(1.0F, v);
+    for (float& v : x.v) v = sigmoid32(v);
   }
   return x;
 }
@@ -50,19 +74,27 @@ SLUICE_BODY float gelu_bounded(float x) {
 constexpr float kGeluScale = 1.5957691216F;  // 2 sqrt(2/pi)
 constexpr float kCubic = 0.044715F;
 
-// The sigmoid that GELU multiplies with.
+SLUICE_BODY float gelu_argument(float b) { return kGeluScale * b * fma32(kCubic * b, b, 1.0F); }
+
+// Within it bounds change no element, and the sigmoid's arguments are within kPlainExp.
+constexpr float kPlainGelu = 9.0F;
+
+// The sigmoid that GELU multiplies with. Bounds the elements of the pack.
 template <class T>
-SLUICE_BODY Pack<T> gelu_gate(const Pack<T>& x) {
-  Pack<T> twice_u;
-  for (int j = 0; j < Pack<T>::kSize; ++j) {
-    const float b = gelu_bounded(x.v[j]);
-    twice_u.v[j] = kGeluScale * b * fma32(kCubic * b, b, 1.0F);
+SLUICE_BODY Pack<T> gelu_gate(Pack<T>* x) {
+  Pack<T> gate;
+  if (all_within(*x, kPlainGelu)) {
+    for (int j = 0; j < Pack<T>::kSize; ++j) gate.v[j] = plain_sigmoid(gelu_argument(x->v[j]));
+  } else {
+    for (int j = 0; j < Pack<T>::kSize; ++j) {
+      x->v[j] = gelu_bounded(x->v[j]);
+      gate.v[j] = sigmoid32(gelu_argument(x->v[j]));
+    }
   }
-  return sigmoid(twice_u);
+  return gate;
 }
 
-SLUICE_BODY float gelu_slope(float x, float gate) {
-  const float b = gelu_bounded(x);
+SLUICE_BODY float gelu_slope(float b, float gate) {
   const float square = fma32(3 * kCubic * b, b, 1.0F);
   return fma32(kGeluScale * b * square, gate * (1.0F - gate), gate);
 }
@@ -79,9 +111,10 @@ SLUICE_BODY void gelu_body(const GeluArgs& a, std::int64_t row, const Worker& wo
                            Fn stored = {}) {
   const T* x = static_cast<const T*>(a.x) + row * a.width;
   T* y = static_cast<T*>(a.y) + row * a.width;
-  for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
+  for_packs<T>(a.width, worker, aligned, [&](std::int64_t i, std::int64_t n, bool aligned) {
     Pack<T> at = load_pack(x + i, n, aligned);
-    const Pack<T> gate = gelu_gate(at);
+    Pack<T> bounded = at;
+    const Pack<T> gate = gelu_gate(&bounded);
     for (int j = 0; j < Pack<T>::kSize; ++j) at.v[j] *= gate.v[j];
     store_pack(y + i, at, n, aligned);
     stored(at);
@@ -91,9 +124,10 @@ SLUICE_BODY void gelu_body(const GeluArgs& a, std::int64_t row, const Worker& wo
 // The packs of x and dy become those of y and dx.
 template <class T>
 SLUICE_BODY void gelu_gradient(Pack<T>* x, Pack<T>* dy) {
-  const Pack<T> gate = gelu_gate(*x);
+  Pack<T> bounded = *x;
+  const Pack<T> gate = gelu_gate(&bounded);
   for (int j = 0; j < Pack<T>::kSize; ++j) {
-    dy->v[j] *= gelu_slope(x->v[j], gate.v[j]);
+    dy->v[j] *= gelu_slope(bounded.v[j], gate.v[j]);
     x->v[j] *= gate.v[j];
   }
 }
@@ -103,7 +137,7 @@ template <class T, class Fn = Unmeasured>
 SLUICE_BODY void gelu_gradient_body(const GeluGradient& a, std::int64_t row, const Worker& worker,
                                     bool aligned, Fn stored = {}) {
   const std::int64_t begin = row * a.width;
-  for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
+  for_packs<T>(a.width, worker, aligned, [&](std::int64_t i, std::int64_t n, bool aligned) {
     Pack<T> x = load_pack(static_cast<const T*>(a.x) + begin + i, n, aligned);
     Pack<T> dy = load_pack(static_cast<const T*>(a.dy) + begin + i, n, aligned);
     gelu_gradient(&x, &dy);
@@ -120,7 +154,7 @@ SLUICE_BODY void gelu_gradient_parts_body(const GeluGradient& a, std::int64_t bl
   // Fewer than a sum alone has in flight: the arithmetic of a pack takes registers too.
   constexpr std::int64_t kLoads = 4;
   const PartRows rows = PartRows::of(block, a.rows);
-  for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
+  for_packs<T>(a.width, worker, aligned, [&](std::int64_t i, std::int64_t n, bool aligned) {
     float sum[Pack<T>::kCount] = {};
     const T* const from[] = {static_cast<const T*>(a.x) + i, static_cast<const T*>(a.dy) + i};
     for_rows<kLoads>(rows, from, a.width, n, aligned, [&](std::int64_t row, RowPacks<T, 2> packs) {
@@ -129,11 +163,8 @@ SLUICE_BODY void gelu_gradient_parts_body(const GeluGradient& a, std::int64_t bl
       gelu_gradient(&x, &dy);
       store_pack(static_cast<T*>(a.dx) + at, dy, n, aligned);
       if (a.y != nullptr) store_pack(static_cast<T*>(a.y) + at, x, n, aligned);
-      for (int j = 0; j < Pack<T>::kSize; ++j) {
-        T stored;
-        narrow(dy.v[j], &stored);
-        sum[j] += widen(stored);
-      }
+      const Pack<T> stored = widen(narrow(dy));
+      for (int j = 0; j < Pack<T>::kSize; ++j) sum[j] += stored.v[j];
     });
     store_parts<T>(a.parts + block * a.width + i, sum, n);
   });
@@ -146,7 +177,7 @@ SLUICE_BODY void swiglu_body(const SwigluArgs& a, std::int64_t row, const Worker
   const T* gate = static_cast<const T*>(a.gate_up) + row * 2 * a.width;
   const T* up = gate + a.width;
   T* y = static_cast<T*>(a.y) + row * a.width;
-  for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
+  for_packs<T>(a.width, worker, aligned, [&](std::int64_t i, std::int64_t n, bool aligned) {
     Pack<T> g = load_pack(gate + i, n, aligned);
     const Pack<T> u = load_pack(up + i, n, aligned);
     const Pack<T> s = sigmoid(g);
@@ -163,7 +194,7 @@ SLUICE_BODY void swiglu_gradient_body(const SwigluGradient& a, std::int64_t row,
   const T* gate = static_cast<const T*>(a.gate_up) + row * 2 * a.width;
   T* d_gate = static_cast<T*>(a.d_gate_up) + row * 2 * a.width;
   const T* dy = static_cast<const T*>(a.dy) + row * a.width;
-  for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
+  for_packs<T>(a.width, worker, aligned, [&](std::int64_t i, std::int64_t n, bool aligned) {
     Pack<T> g = load_pack(gate + i, n, aligned);
     Pack<T> u = load_pack(gate + a.width + i, n, aligned);
     Pack<T> d = load_pack(dy + i, n, aligned);

@@ -113,6 +113,25 @@ SLUICE_BODY Pack<T> widen(const RawPack<T>& raw) {
   for (int j = 0; j < Pack<T>::kSize; ++j) pack.v[j] = widen(raw.v[j]);
   return pack;
 }
+// Two elements a word, one instruction each: nvcc takes two for the upper one, as a 16-bit value.
+SLUICE_BODY Pack<Bf16> widen(const RawPack<Bf16>& raw) {
+  std::uint32_t words[sizeof raw / 4];
+  memcpy(words, &raw, sizeof raw);
+  Pack<Bf16> pack;
+  for (int k = 0; k < Pack<Bf16>::kSize / 2; ++k) {
+    pack.v[2 * k] = from_bits(words[k] << 16);
+    pack.v[2 * k + 1] = from_bits(words[k] & 0xffff0000U);
+  }
+  return pack;
+}
+
+// As stored: each element rounded once.
+template <class T>
+SLUICE_BODY RawPack<T> narrow(const Pack<T>& pack) {
+  RawPack<T> raw;
+  for (int j = 0; j < Pack<T>::kSize; ++j) narrow(pack.v[j], &raw.v[j]);
+  return raw;
+}
 
 // Elements [0, count) of `from`; the others are 0. `aligned`: `from` is a multiple of 16 bytes.
 template <class T>
@@ -122,7 +141,7 @@ SLUICE_BODY Pack<T> load_pack(const T* from, std::int64_t count, bool aligned) {
   if (aligned && count >= kSize) {
     RawPack<T> raw;
     load_raw(from, &raw);
-    for (int j = 0; j < kSize; ++j) pack.v[j] = widen(raw.v[j]);
+    pack = widen(raw);
   } else {
     for (int j = 0; j < kSize; ++j) pack.v[j] = j < count ? widen(from[j]) : 0.0F;
   }
@@ -133,8 +152,7 @@ template <class T>
 SLUICE_BODY void store_pack(T* to, const Pack<T>& pack, std::int64_t count, bool aligned) {
   constexpr int kSize = Pack<T>::kSize;
   if (aligned && count >= kSize) {
-    RawPack<T> raw;
-    for (int j = 0; j < kSize; ++j) narrow(pack.v[j], &raw.v[j]);
+    const RawPack<T> raw = narrow(pack);
 #ifdef SLUICE_DEVICE_CODE
     uint4 words;
     memcpy(&words, &raw, sizeof raw);
@@ -223,6 +241,18 @@ template <class T, class Fn>
 SLUICE_BODY void for_packs(std::int64_t n, const Worker& worker, Fn f) {
   constexpr std::int64_t kSize = Pack<T>::kSize;
   for (std::int64_t i = worker.index * kSize; i < n; i += worker.count * kSize) f(i, n - i);
+}
+
+// f(first element, elements from there on, aligned), as above. In a run of whole packs on multiples
+// of 16 bytes the last two are constants, so the code for other packs is apart.
+template <class T, class Fn>
+SLUICE_BODY void for_packs(std::int64_t n, const Worker& worker, bool aligned, Fn f) {
+  constexpr std::int64_t kSize = Pack<T>::kSize;
+  if (aligned && n % kSize == 0) {
+    for_packs<T>(n, worker, [&](std::int64_t i, std::int64_t) { f(i, kSize, true); });
+  } else {
+    for_packs<T>(n, worker, [&](std::int64_t i, std::int64_t rest) { f(i, rest, aligned); });
+  }
 }
 
 }  // namespace sluice::cuda

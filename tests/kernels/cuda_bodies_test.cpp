@@ -2,6 +2,8 @@
 // whole packs of 16 bytes, and odd.
 #include "tests/kernels/cuda_bodies.hpp"
 
+#include <bit>
+#include <cmath>
 #include <deque>
 
 #include "kernels/cpu/dropout.hpp"
@@ -100,6 +102,59 @@ TEST(CudaBodies, SwigluHasTheBitsOfTheCpu) {
     EXPECT_EQ(gradient.content(), want_gradient.content());
     EXPECT_EQ(apart.content(), want_gradient.content());
   });
+}
+
+// Every value of bf16, and fp32's neighbours of the bounds at which a pack takes another path.
+std::vector<float> all_values() {
+  std::vector<float> values;
+  for (std::uint32_t high = 0; high <= 0xffff; ++high) {
+    values.push_back(std::bit_cast<float>(high << 16));
+  }
+  for (const float bound : {9.0F, 30.0F, 86.0F, 87.0F, 89.0F}) {
+    for (const float at : {bound, -bound}) {
+      values.insert(values.end(), {std::nextafter(at, 0.0F), at, std::nextafter(at, 2 * at)});
+    }
+  }
+  return values;
+}
+
+// Each value `apart` times in turn with usual ones.
+Buffer among_others(const std::vector<float>& values, DType dtype, std::size_t apart) {
+  std::vector<float> all = normal_values(static_cast<std::int64_t>(values.size() * apart), 9);
+  for (std::size_t i = 0; i < values.size(); ++i) all[i * apart + i % apart] = values[i];
+  return Buffer(as_bytes(all, dtype));
+}
+
+void expect_equal_or_nan(const Buffer& got, const Buffer& want, DType dtype) {
+  const std::vector<float> a = got.values(dtype), b = want.values(dtype);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const bool equal = std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i]);
+    ASSERT_TRUE(equal || (std::isnan(a[i]) && std::isnan(b[i])))
+        << "element " << i << ": " << a[i] << " instead of " << b[i];
+  }
+}
+
+TEST(CudaBodies, ActivationsOfEveryValueAreTheCpus) {
+  const std::vector<float> values = all_values();
+  for (const DType dtype : kDTypes) {
+    for (const std::size_t apart : {1UL, 8UL}) {
+      SCOPED_TRACE(std::string(name_of(dtype)) + ", one in " + std::to_string(apart));
+      const Buffer x = among_others(values, dtype, apart);
+      const std::size_t bytes = x.content().size();
+      const auto n = static_cast<std::int64_t>(bytes) / size_of(dtype);
+      const Buffer dy = random(dtype, n, 2), want(bytes), got(bytes), want_dx(bytes), got_dx(bytes);
+      gelu_forward(want.data(), x.data(), dtype, n);
+      run_gelu({got.data(), x.data(), dtype, n});
+      expect_equal_or_nan(got, want, dtype);
+      gelu_backward(want_dx.data(), x.data(), dy.data(), dtype, n);
+      run_gelu_gradient(
+          {.dx = got_dx.data(), .x = x.data(), .dy = dy.data(), .dtype = dtype, .width = n});
+      expect_equal_or_nan(got_dx, want_dx, dtype);
+      swiglu_forward(want.data(), {x.data(), dtype, 1, n / 2});
+      run_swiglu({got.data(), x.data(), dtype, 1, n / 2});
+      expect_equal_or_nan(got, want, dtype);
+    }
+  }
 }
 
 // More columns than a grid has threads for packs, and a matrix that is missing.
