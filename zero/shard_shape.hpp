@@ -164,7 +164,7 @@ struct ShardShape {
   return static_cast<std::int64_t>(rule_of(shape.optimizer).moments);
 }
 // Bytes of whole master weights and moments, per element.
-[[nodiscard]] inline std::int64_t away_state_bytes(const ShardShape& shape) {
+[[nodiscard]] inline std::int64_t state_bytes_of_element(const ShardShape& shape) {
   return 4 + moments_of(shape) * size_of(shape.placement.moments_dtype);
 }
 // The number of AdamW updates that take as long as updates of `elems` elements. Memory traffic
@@ -186,7 +186,7 @@ inline constexpr double kUpdateElsewhere = 1.25;
 }
 // Bytes of the group's off-device master weights, or remainders, and moments, per element.
 [[nodiscard]] inline std::int64_t away_state_bytes(const ShardShape& shape, int g) {
-  return away_state_bytes(shape) - (keeps_remainders(shape, g) ? 2 : 0);
+  return state_bytes_of_element(shape) - (keeps_remainders(shape, g) ? 2 : 0);
 }
 // A speculative update writes the group's new parameters to their second place on NVMe.
 [[nodiscard]] constexpr bool has_second_params(const ShardShape& shape, int g) {

@@ -87,16 +87,17 @@ SLUICE_BODY void branch_body(const BranchArgs& a, std::int64_t row, const Worker
   const T* residual = static_cast<const T*>(a.residual);
   for_packs<T>(a.columns, worker, aligned, [&](std::int64_t column, std::int64_t n, bool aligned) {
     const std::int64_t i = row * a.columns + column;
-    // All loads before the arithmetic.
+    const bool whole = aligned && n >= Pack<T>::kSize;
+    RawPack<T> raw;  // of the residual, in flight while the bias and the mask are applied
+    if (residual != nullptr && whole) load_raw(residual + i, &raw);
     Pack<T> value = load_pack(static_cast<const T*>(a.x) + i, n, aligned);
-    Pack<T> b{}, r{};
-    if (bias != nullptr) b = load_pack(bias + column, n, aligned);
-    if (residual != nullptr) r = load_pack(residual + i, n, aligned);
     if (bias != nullptr) {
+      const Pack<T> b = load_pack(bias + column, n, aligned);
       for (int j = 0; j < Pack<T>::kSize; ++j) value.v[j] += b.v[j];
     }
     if (a.mask.threshold > 0) drop_pack(a.mask, i, n, value);
     if (residual != nullptr) {
+      const Pack<T> r = whole ? widen(raw) : load_pack(residual + i, n, false);
       for (int j = 0; j < Pack<T>::kSize; ++j) value.v[j] = r.v[j] + value.v[j];
     }
     store_pack(static_cast<T*>(a.out) + i, value, n, aligned);

@@ -11,7 +11,7 @@ namespace {
 // spills.
 constexpr int blocks_with(int rows, int packs) {
   const int held = rows * packs;
-  return held == 0 ? (rows > 2 ? 4 : 5) : held <= 8 ? 4 : 2;
+  return held == 0 ? (rows > 1 ? 4 : 5) : held <= 8 ? 4 : 2;
 }
 
 template <class T, bool kCentered, int kPacks>

@@ -35,8 +35,7 @@ std::unique_ptr<TierStore> make_tiers(const EngineSetup& setup, const EngineProg
   TierOptions options = with_dma(setup.options.tiers, setup.device);
   options.nvme.ranks = setup.world().size();
   return std::make_unique<TierStore>(setup.plan, programs.states(), setup.options.optimizer,
-                                     programs.all(), store, setup.data().rank(),
-                                     setup.options.train.seed, options, copies);
+                                     programs.all(), store, setup.data().rank(), options, copies);
 }
 
 std::unique_ptr<DeviceGraphs> make_graphs(const EngineSetup& setup) {
@@ -86,6 +85,7 @@ Engine::Engine(EngineOptions options, Model model, StepPlan plan, MeshRef comms,
       observer_(std::move(observer)),
       runner_(setup_, programs_, run_, ops_, copies_.get(), observer_),
       use_(setup_, programs_, run_, ops_, runner_) {
+  run_.rounding_seed = setup_.options.train.seed;
   if (image_.found() || !setup_.options.later_weights) make_first_weights();
 }
 

@@ -35,11 +35,12 @@ UpdateSpan update_span(const OptimizerOptions& options, const UpdateArgs& args, 
   span.bias_correction = options.bias_correction;
   span.step = args.step;
   span.grad_scale = args.grad_scale;
+  span.rounding_seed = args.rounding_seed;
   return span;
 }
 
 void add_updates(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
-                 std::uint64_t seed, std::vector<UpdateSpan>& updates) {
+                 std::vector<UpdateSpan>& updates) {
   const bool writes = state.shard.defined() && !state.master_is_shard;
   const DType grad_dtype = dtype_of(state.grad_owned);
   for (const ShardSegment& segment : state.segments) {
@@ -53,7 +54,6 @@ void add_updates(GroupState& state, const OptimizerOptions& options, const Updat
       span.moments_dtype = dtype_of(moments);
       span.moments[k] = bytes_of(moments) + begin * size_of(span.moments_dtype);
     }
-    span.rounding_seed = seed;
     span.rounding_element = state.first_element + begin;
     span.grad = bytes_of(state.grad_owned) + begin * size_of(grad_dtype);
     span.grad_dtype = grad_dtype;

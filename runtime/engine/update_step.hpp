@@ -13,7 +13,8 @@ namespace sluice {
 struct UpdateArgs {
   std::int64_t step = 1;  // of this update, from 1
   double lr = 0;
-  double grad_scale = 1;  // clip coefficient
+  double grad_scale = 1;            // clip coefficient
+  std::uint64_t rounding_seed = 0;  // of the stochastic rounding of bf16 moments
 };
 
 // Without buffers and size. `decay`: TensorSpec::decay of the elements.
@@ -22,10 +23,9 @@ struct UpdateArgs {
 
 // Adds an update for each weight-decay segment: of state.master from the first elements of
 // state.grad_owned, which also writes the same elements of state.shard, if any. Gradients are
-// scaled only by args.grad_scale. `seed`: of the stochastic rounding of bf16 moments.
-// device_update() (device_access.hpp) runs them.
+// scaled only by args.grad_scale. device_update() (device_access.hpp) runs them.
 void add_updates(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
-                 std::uint64_t seed, std::vector<UpdateSpan>& updates);
+                 std::vector<UpdateSpan>& updates);
 
 // Sum of squares of each run of `shard_elems` of `gradients` (fp32, contiguous, on the host), in
 // double. DeviceNorm (device_norm.hpp) is the GPU's.

@@ -39,6 +39,7 @@ struct StepRun {
   double learned_targets = 0;
   double data_ms = 0;
   double clip_coefficient = 1;
+  std::uint64_t rounding_seed = 0;  // of all steps
   StepResult result;
   std::vector<OpTiming> timings;
   std::vector<ExchangeTiming> exchanges;
@@ -61,7 +62,10 @@ struct StepRun {
   [[nodiscard]] bool clipped() const { return !result.finite() || clip_coefficient != 1.0; }
   // The step's update, of gradients scaled by `clip`.
   [[nodiscard]] UpdateArgs update(double clip) const {
-    return {.step = input.update, .lr = input.lr, .grad_scale = clip / input.loss_scale};
+    return {.step = input.update,
+            .lr = input.lr,
+            .grad_scale = clip / input.loss_scale,
+            .rounding_seed = rounding_seed};
   }
   [[nodiscard]] std::size_t index_of(const Op& op) const {
     return static_cast<std::size_t>(&op - program->ops.data());

@@ -23,7 +23,7 @@ void UpdateOps::update(const Op& op) {
   const bool thrown_away = decision_ == nullptr && !run_.result.finite();
   if (run_.mode == RunMode::kDiagnose || thrown_away) return;
   add_updates(store_.group(op.group), setup_.options.optimizer, run_.update(run_.clip_coefficient),
-              setup_.options.train.seed, updates_);
+              updates_);
   carry_.parameters_changed(op.group);
   const std::vector<Op>& ops = run_.program->ops;
   const std::size_t next = run_.index_of(op) + 1;

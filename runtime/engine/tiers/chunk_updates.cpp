@@ -27,13 +27,11 @@ Ticket for_states(OptimizerType type, const OffDeviceGroup& g, const ChunkLayout
 
 ChunkUpdates::ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepShape& shape,
                            const OptimizerOptions& optimizer,
-                           std::span<const OffDeviceGroup> groups, const Program& train,
-                           std::uint64_t seed)
+                           std::span<const OffDeviceGroup> groups, const Program& train)
     : store_(store),
       device_(device),
       shape_(shape),
       optimizer_(optimizer),
-      seed_(seed),
       memory_(store, shape, groups),
       early_(groups.size()),
       sums_squares_(groups.size()),
@@ -254,7 +252,6 @@ void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byt
       if (elsewhere) args.moments_out[k] = moments(to);
     }
     args.moments_dtype = moments_dtype;
-    args.rounding_seed = seed_;
     args.rounding_element = g.first_element + chunk.begin + begin;
     args.grad = grads + begin * size_of(grad_dtype);
     args.grad_dtype = grad_dtype;

@@ -26,10 +26,10 @@ namespace sluice {
 class ChunkUpdates {
  public:
   // All references outlive this. `train`: the program whose speculated chunks are updated before
-  // the norm is known. `seed`: of the stochastic rounding of moments.
+  // the norm is known.
   ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepShape& shape,
                const OptimizerOptions& optimizer, std::span<const OffDeviceGroup> groups,
-               const Program& train, std::uint64_t seed);
+               const Program& train);
 
   // What deferred updates of the program that starts now apply; null: they do nothing. `kept`: the
   // speculative updates of the last step applied the same arguments, and stand.
@@ -91,7 +91,6 @@ class ChunkUpdates {
   DeviceCopies& device_;
   const StepShape& shape_;
   const OptimizerOptions optimizer_;
-  const std::uint64_t seed_;
   const ChunkMemory memory_;
   const UpdateArgs* update_ = nullptr;
   const UpdateArgs* speculation_ = nullptr;

@@ -44,8 +44,8 @@ std::vector<std::string> names_of(const std::vector<GroupPlan>& groups) {
 
 TierStore::TierStore(const StepPlan& plan, const StateTable& table,
                      const OptimizerOptions& optimizer, std::span<const Program* const> programs,
-                     GroupStore& groups, int dp_rank, std::uint64_t seed,
-                     const TierOptions& options, std::shared_ptr<DeviceCopies> copies)
+                     GroupStore& groups, int dp_rank, const TierOptions& options,
+                     std::shared_ptr<DeviceCopies> copies)
     : shape_(plan.shape),
       store_(table, names_of(plan.groups),
              store_options(plan.shape, programs.front()->image, options)),
@@ -53,7 +53,7 @@ TierStore::TierStore(const StepPlan& plan, const StateTable& table,
   find_groups(groups);
   take_slots(programs, options);
   updates_ = std::make_unique<ChunkUpdates>(store_, copies_.device(), shape_, optimizer, groups_,
-                                            *programs.front(), seed);
+                                            *programs.front());
   moves_ = std::make_unique<TierMoves>(store_, copies_, shape_, groups_, arena_.data(), dp_rank);
   if (store_.nvme() != nullptr && !store_.keeps_image()) store_.nvme()->open();
 }

@@ -31,7 +31,7 @@ class TierStore {
   // which must not move. Throws BudgetError, IoError, ConfigError.
   TierStore(const StepPlan& plan, const StateTable& table, const OptimizerOptions& optimizer,
             std::span<const Program* const> programs, GroupStore& groups, int dp_rank,
-            std::uint64_t seed, const TierOptions& options, std::shared_ptr<DeviceCopies> copies);
+            const TierOptions& options, std::shared_ptr<DeviceCopies> copies);
   ~TierStore();
 
   // Sets off-device master weights and parameters of owned elements [begin, begin + values.size()).

@@ -105,8 +105,8 @@ double updates_beyond_forward(const StepShape& shape, const Rates& rates, const 
   if (placement.optimizer == Tier::kDevice || placement.speculate || shape.pipeline.stages > 1) {
     return 0;
   }
-  const auto ring =
-      static_cast<double>(placement.chunk_slots * placement.chunk_elems * away_state_bytes(shape));
+  const auto ring = static_cast<double>(placement.chunk_slots * placement.chunk_elems *
+                                        state_bytes_of_element(shape));
   const double crossing = std::max(0.0, work.states_read - ring);
   double updates = disk_floor(crossing, crossing, rates);
   if (!rates.shared_cores)

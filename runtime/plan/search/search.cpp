@@ -63,7 +63,7 @@ double fitting_fraction(const RunPlan& plan) {
     return 0;
   }
   const std::int64_t element_bytes =
-      away_state_bytes(shape) - (shape.dtype == DType::kFloat32 ? 4 : 0);
+      state_bytes_of_element(shape) - (shape.dtype == DType::kFloat32 ? 4 : 0);
   double bytes = 0;
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
     if (!is_frozen(shape, g)) bytes += static_cast<double>(owned_elems(shape, g) * element_bytes);

@@ -14,7 +14,7 @@ TEST(UpdateShard, AKernelIsHandedEachSegmentAsItIs) {
     for (const DType gradients : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
       GroupState state = update_state(weights, gradients);
       std::vector<UpdateSpan> calls;
-      add_updates(state, kUpdateOptions, kUpdateArgs, kUpdateSeed, calls);
+      add_updates(state, kUpdateOptions, kUpdateArgs, calls);
       ASSERT_EQ(calls.size(), 2U);
       EXPECT_EQ(calls[0].n, 5);
       EXPECT_EQ(calls[1].n, 12);  // the rest of the shard is updated elsewhere
@@ -50,7 +50,7 @@ TEST(UpdateShard, AKernelIsHandedTheFormOfTheOptimizer) {
   options.bias_correction = false;
   GroupState state = update_state(DType::kFloat32, DType::kFloat32);
   std::vector<UpdateSpan> calls;
-  add_updates(state, options, kUpdateArgs, kUpdateSeed, calls);
+  add_updates(state, options, kUpdateArgs, calls);
   ASSERT_EQ(calls.size(), 2U);
   for (const UpdateSpan& args : calls) {
     EXPECT_EQ(args.weight_decay, options.weight_decay);

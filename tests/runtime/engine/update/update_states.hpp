@@ -12,8 +12,8 @@
 namespace sluice::testing {
 
 inline constexpr OptimizerOptions kUpdateOptions{.lr = 1e-2, .weight_decay = 0.1};
-inline constexpr std::uint64_t kUpdateSeed = 77;
-inline constexpr UpdateArgs kUpdateArgs{.step = 3, .lr = 3e-3, .grad_scale = 0.37};
+inline constexpr UpdateArgs kUpdateArgs{
+    .step = 3, .lr = 3e-3, .grad_scale = 0.37, .rounding_seed = 77};
 
 inline at::Tensor wave(std::int64_t n, double phase,
                        c10::ScalarType type = c10::ScalarType::Float) {
@@ -41,7 +41,7 @@ inline GroupState update_state(DType weights, DType gradients) {
 inline void update_on_its_device(GroupState& state, const OptimizerOptions& options,
                                  const UpdateArgs& args) {
   std::vector<UpdateSpan> updates;
-  add_updates(state, options, args, kUpdateSeed, updates);
+  add_updates(state, options, args, updates);
   device_update(rule_of(options.type), state.master.device())(updates, nullptr);
 }
 
