@@ -113,6 +113,9 @@ class IdleKeys {
       drop("offload.gradients_dtype", "offload.gradients is device");
     }
     if (offload.optimizer == Tier::kNvme) return;
+    if (offload.host_fraction != 0) {
+      drop("offload.host_fraction", "offload.optimizer is not nvme");
+    }
     if (offload.image) {
       drop("offload.image", "offload.optimizer is not nvme, so no step is committed there");
     }

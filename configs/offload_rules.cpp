@@ -33,6 +33,7 @@ class OffloadRules {
     check_gradients_dtype();
     check_activations();
     check_device_fraction();
+    check_host_fraction();
     check_speculation();
     check_image();
     check_nvme();
@@ -107,6 +108,15 @@ class OffloadRules {
     }
   }
 
+  void check_host_fraction() {
+    const double fraction = offload_.host_fraction;
+    if (fraction == 0 || offload_.optimizer != Tier::kNvme) return;
+    if (fraction == 1) {
+      broken("offload.host_fraction",
+             "1 is all of the optimizer: set offload.optimizer: host, or a share below 1");
+    }
+  }
+
   void check_speculation() {
     if (offload_.speculate == Speculation::kNever) return;
     if (run_.parallel.pipeline > 1) {
@@ -132,12 +142,17 @@ class OffloadRules {
              "out");
       return;
     }
-    if (offload_.device_fraction == 0) return;
-    broken("offload.image",
-           "an image is of all optimizer states, which must live on nvme, and "
-           "offload.device_fraction keeps " +
-               format_number(offload_.device_fraction) +
-               " of them on the device; set that to 0, or leave this out");
+    check_image_has("offload.device_fraction", offload_.device_fraction, "device");
+    if (offload_.optimizer == Tier::kNvme) {
+      check_image_has("offload.host_fraction", offload_.host_fraction, "host");
+    }
+  }
+
+  void check_image_has(const std::string& key, double fraction, const std::string& tier) {
+    if (fraction == 0) return;
+    broken("offload.image", "an image is of all optimizer states, which must live on nvme, and " +
+                                key + " keeps " + format_number(fraction) + " of them on the " +
+                                tier + "; set that to 0, or leave this out");
   }
 
   void check_nvme() {

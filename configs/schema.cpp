@@ -168,16 +168,18 @@ Section offload_section() {
            "Share of an offloaded optimizer that stays on the device and is updated there.")
       .when("offload.optimizer is host or nvme, with parameters and gradients on the device")
       .example("0.25")
+      .key("host_fraction", &O::host_fraction, number(kZeroToOne),
+           "Share of an optimizer on nvme that is on the host, in whole groups of parameters.")
+      .when("offload.optimizer is nvme, and offload.image is false")
+      .example("0.3")
       .key("states_dtype", &O::states_dtype, one_of({"fp32", "bf16"}),
            "Type of moments, on every tier; bf16 is rounded stochastically: not the bits of fp32.")
-      .key(
-          "gradients_dtype", &O::gradients_dtype, one_of({"fp32", "bf16"}),
-          "Type of offloaded gradients, which are summed in fp32; bf16 is rounded to nearest, once "
-          "a step: not the bits of fp32. Those of parameters that several tensor-parallel ranks "
-          "or pipeline stages hold stay fp32.")
+      .key("gradients_dtype", &O::gradients_dtype, one_of({"fp32", "bf16"}),
+           "Type of offloaded gradients, summed in fp32; bf16 is rounded to nearest, once a step, "
+           "unless several tensor-parallel ranks or pipeline stages hold the parameter.")
       .when(
-          "offload.gradients is host or nvme, train.dtype is bf16, and a step has one micro-batch "
-          "or train.accumulation_order is layer")
+          "offload.gradients is host or nvme, train.dtype is bf16, and a step has one "
+          "micro-batch or train.accumulation_order is layer")
       .key("chunk_bytes", &O::chunk_bytes, bytes(kSmallestChunk, kLargestChunk),
            "Optimizer states pass through the host in chunks: bytes of each fp32 array of one.")
       .when("offload.optimizer is host or nvme")
@@ -193,10 +195,9 @@ Section offload_section() {
            "goes on from nvme_path after a kill or a loss of power; twice the room, a flush a "
            "step.")
       .when("offload.optimizer is nvme")
-      .key(
-          "direct", &O::direct, boolean(),
-          "Whether a file system without O_DIRECT is refused; false: go on through the page cache, "
-          "whose memory no budget counts.")
+      .key("direct", &O::direct, boolean(),
+           "Whether a file system without O_DIRECT is refused; false: its page cache is used, "
+           "whose memory no budget counts.")
       .when("a state lives on nvme")
       .key("checksums", &O::checksums, boolean(),
            "Whether every block read from NVMe is compared with what was written.")

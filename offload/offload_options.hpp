@@ -31,6 +31,7 @@ struct OffloadOptions {
   Tier activations = Tier::kDevice;
   std::vector<std::string> nvme_path;
   double device_fraction = 0.0;          // share of an offloaded state that stays on the device
+  double host_fraction = 0.0;            // with the optimizer on NVMe: share of it on the host
   DType states_dtype = DType::kFloat32;  // dtype of the optimizer's moments on every tier
   // dtype of gradient shards off-device: fp32, or bf16 rounded to nearest even.
   DType gradients_dtype = DType::kFloat32;

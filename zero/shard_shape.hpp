@@ -25,6 +25,8 @@ struct GroupShape {
   // first and the last pipeline stage.
   bool add_replicas = false;
   bool at_ends = false;
+  // With optimizer states on NVMe: those of this group are on the host (share_states()).
+  bool states_on_host = false;
 };
 
 // Chunks begin at multiples of this number, which is a block of the norm's sum
@@ -156,6 +158,16 @@ struct ShardShape {
   return is_frozen(shape, g) ? 0 : owned_elems(shape, g) - device_elems(shape, g);
 }
 
+// The tier of the group's master weights and moments, but for those that stay on the device.
+[[nodiscard]] constexpr Tier optimizer_tier(const ShardShape& shape, int g) {
+  return nth(shape.groups, g).states_on_host ? Tier::kHost : shape.placement.optimizer;
+}
+// Chooses the groups with states_on_host, so that they have at most this share of the elements off
+// the device: the first group, with early updates more of the first ones, and others in turn with
+// those on NVMe, so that transfers are spread over the step. Chooses none unless the optimizer is
+// on NVMe.
+void share_states(ShardShape& shape, double host_fraction);
+
 // The tier of a resident group's full parameters, or of another group's shard.
 [[nodiscard]] constexpr Tier parameter_tier(const ShardShape& shape, int g) {
   return nth(shape.groups, g).resident ? Tier::kDevice : shape.placement.parameters;
@@ -212,12 +224,14 @@ inline constexpr double kUpdateElsewhere = 1.25;
 // fp32 parameters are their own master weights if both are on one tier.
 [[nodiscard]] constexpr bool params_are_master(const ShardShape& shape, int g) {
   return !is_frozen(shape, g) && shape.dtype == DType::kFloat32 &&
-         parameter_tier(shape, g) == shape.placement.optimizer;
+         parameter_tier(shape, g) == optimizer_tier(shape, g);
 }
 // Whether updates of the group may begin before the norm is known (Placement::speculate). fp32
-// parameters on the host are read in whole shards, so they have no second place.
+// parameters on the host are read in whole shards, so they have no second place. Beside states on
+// NVMe those on the host wait for the norm: early updates are for the disk to have less to do then.
 [[nodiscard]] constexpr bool may_speculate(const ShardShape& shape, int g) {
   return shape.placement.optimizer != Tier::kDevice && !is_frozen(shape, g) &&
+         !nth(shape.groups, g).states_on_host &&
          !(shape.placement.optimizer == Tier::kHost && params_are_master(shape, g));
 }
 

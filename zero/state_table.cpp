@@ -75,7 +75,7 @@ class TableWriter {
   void add_states(int g) {
     const std::int64_t on_device = device_elems(shape_, g);
     const std::int64_t off_device = off_device_elems(shape_, g);
-    const Tier tier = shape_.placement.optimizer;
+    const Tier tier = optimizer_tier(shape_, g);
     constexpr DType kWide = DType::kFloat32;
     if (shape_.dtype != kWide) {
       add_state(g, StateKind::kMaster, Tier::kDevice, 0, on_device, kWide);
@@ -119,7 +119,7 @@ class TableWriter {
   // Adds second places to the group's rows that updates write: states, and parameters on NVMe or
   // beside remainders.
   void add_second_place(const SecondPlace& place) {
-    const Tier tier = shape_.placement.optimizer;
+    const Tier tier = optimizer_tier(shape_, place.group);
     for (StateRow& row : table_.rows) {
       const bool state = row.array == StateArray::kState || row.array == StateArray::kRemainder;
       const bool params =

@@ -31,7 +31,7 @@ const std::vector<MemoryGroup>& memory_groups() {
       {"offload.gradients", {"offload.gradients"}},
       {"offload",
        {"offload.parameters", "offload.optimizer", "offload.gradients", "offload.device_fraction",
-        "offload.speculate"}},
+        "offload.host_fraction", "offload.speculate"}},
       {"offload.states_dtype", {"offload.states_dtype"}},
       {"offload.device_fraction", {"offload.device_fraction"}},
       {"recompute.mode", {"recompute.mode", "offload.activations"}},

@@ -94,6 +94,10 @@ class Advice {
   void for_host() {
     const Placement& p = shape_.placement;
     move_all(Tier::kHost, "nvme");
+    const auto on_host = [](const GroupShape& group) { return group.states_on_host; };
+    if (std::any_of(shape_.groups.begin(), shape_.groups.end(), on_host)) {
+      set("offload.host_fraction=<less>");
+    }
     if (p.optimizer != Tier::kDevice) {
       set("offload.chunk_bytes=<less>");
       if (p.chunk_slots > 1) set("offload.chunks=" + std::to_string(p.chunk_slots / 2));

@@ -62,14 +62,14 @@ struct MemoryPlan {
     return std::max(device.missing() + host.missing(), both) + disk.missing();
   }
   [[nodiscard]] bool fits() const { return missing() == 0; }
-  // Bytes that the budgets leave on the device; 0: none, or no budget is known.
-  [[nodiscard]] std::int64_t spare_of_device() const {
-    const TierPlan& device = of(Tier::kDevice);
-    const std::int64_t own = device.budget - device.need();
-    const std::int64_t both = budgets.memory - device.peak - of(Tier::kHost).peak;
-    const std::int64_t spare = budgets.memory == 0  ? own
-                               : device.budget == 0 ? both
-                                                    : std::min(own, both);
+  // Bytes that the budgets leave on the device or the host; 0: none, or no budget is known.
+  [[nodiscard]] std::int64_t spare_of(Tier tier) const {
+    const TierPlan& plan = of(tier);
+    const std::int64_t own = plan.budget - plan.need();
+    const std::int64_t both = budgets.memory - of(Tier::kDevice).peak - of(Tier::kHost).peak;
+    const std::int64_t spare = budgets.memory == 0 ? own
+                               : plan.budget == 0  ? both
+                                                   : std::min(own, both);
     return std::max<std::int64_t>(0, spare);
   }
 };

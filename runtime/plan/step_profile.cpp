@@ -146,6 +146,7 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
     const bool kept = alone && (!rounded || shape.groups[g].frozen || elems < *rounded);
     shape.groups[g].resident = shape.stage < 3 || kept || elems < options.zero.persist_below;
   }
+  share_states(shape, options.offload.host_fraction);
 }
 
 // The shape of a decode program: the same parameters, and the memory of units that decode. Declares

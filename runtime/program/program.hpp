@@ -116,9 +116,10 @@ struct Chunk {
   int group = -1;
   std::int64_t begin = 0;
   std::int64_t elems = 0;
-  int slot = 0;             // of the ring
+  int slot = 0;             // of the ring; -1: none
   bool speculated = false;  // also has a speculative update
   bool second = false;      // has a second place on NVMe
+  bool on_disk = false;     // its states are on NVMe
 };
 
 struct Op {

@@ -108,6 +108,22 @@ TEST_F(OffloadRules, AShareStaysOfTheOptimizerAlone) {
   EXPECT_EQ(complaint({"offload.optimizer=host", "offload.device_fraction=0.5"}), "");
 }
 
+TEST_F(OffloadRules, AShareOnTheHostIsOfAnOptimizerOnNvme) {
+  const std::string optimizer = "offload.optimizer=nvme";
+  const std::string folder = "offload.nvme_path=swap";
+  const std::string half = "offload.host_fraction=0.5";
+  EXPECT_EQ(complaint({optimizer, folder, half}), "");
+  EXPECT_EQ(complaint({optimizer, folder, half, "offload.device_fraction=0.5"}), "");
+  EXPECT_EQ(complaint({optimizer, folder, "offload.host_fraction=1"}),
+            "--set offload.host_fraction=1: offload.host_fraction: 1 is all of the optimizer: set "
+            "offload.optimizer: host, or a share below 1");
+  EXPECT_EQ(complaint({optimizer, folder, half, "offload.speculate=auto"}), "");
+  EXPECT_EQ(complaint({optimizer, folder, half, "offload.image=true"}),
+            "--set offload.image=true: offload.image: an image is of all optimizer states, which "
+            "must live on nvme, and offload.host_fraction keeps 0.5 of them on the host; set that "
+            "to 0, or leave this out");
+}
+
 TEST_F(OffloadRules, AnImageIsOfAllStatesOnNvme) {
   const std::string optimizer = "offload.optimizer=nvme";
   const std::string folder = "offload.nvme_path=swap";

@@ -51,16 +51,18 @@ ACTIVATIONS = [{"offload.activations": "host", "recompute.mode": "full"}, {"zero
 RECOMPUTED = [{"recompute.mode": "selective"}, {"recompute.mode": "full"}]
 EAGER = [{"train.cuda_graphs": "never"}]
 LAYERS = [{"train.accumulation_order": "layer"}]
+SHARED = {"zero.stage": 2, "offload.optimizer": "nvme", "offload.host_fraction": 0.5}
 # Updates before the norm is known, from the fifth step on; they begin before the last backward is known to have ended.
 SPECULATING = {"offload.speculate": "auto", "offload.chunk_bytes": 16384, "offload.chunks": 2, "zero.bucket_bytes": 16384}
 IN_TIME = {"SLUICE_FAILPOINTS": "engine.norm:delay=200"}
 EARLY = [change | SPECULATING for change in (
     ON_HOST, {"offload.optimizer": "host"}, {"zero.stage": 2, "offload.optimizer": "host", "offload.device_fraction": 0.4},
-    {"zero.stage": 2, "offload.optimizer": "host", "train.accumulation_order": "layer"}, {"zero.stage": 2, "offload.optimizer": "nvme"})]
+    {"zero.stage": 2, "offload.optimizer": "host", "train.accumulation_order": "layer"}, {"zero.stage": 2, "offload.optimizer": "nvme"},
+    SHARED)]
 ROUNDED = {"zero.stage": 2, "offload.optimizer": "host", "offload.gradients": "host", "offload.gradients_dtype": "bf16",
            "train.accumulation_order": "layer"}
 NARROW = {"offload.states_dtype": "bf16"}
-IN_PART = [{"zero.stage": 2, "offload.optimizer": tier, "offload.device_fraction": 0.4} for tier in ("host", "nvme")]
+IN_PART = [{"zero.stage": 2, "offload.optimizer": tier, "offload.device_fraction": 0.4} for tier in ("host", "nvme")] + [SHARED]
 ALONE = STAGED + UPDATED_OFF + ACTIVATIONS + RECOMPUTED + EAGER
 BF16 = {"train.dtype": "bf16"}
 TWO = {"launch.nproc": 2, "train.global_batch": 8}

@@ -50,6 +50,7 @@ DIMENSIONS = {
                "stage 3 host": {"zero.stage": 3, **on("host", "host", "host", "host")},
                "stage 3 nvme": {"zero.stage": 3, **on("nvme", "nvme", "nvme", "nvme")},
                "stage 3 mixed": {"zero.stage": 3, **on("nvme", "host", "host")},
+               "stage 3 shared": {"zero.stage": 3, **on("nvme", "host", "host"), "offload.host_fraction": 0.5},
                "stage 3 in part": {"zero.stage": 3, **on("host"), "offload.device_fraction": 0.5}},
     "order": {"micro": {}, "layer": {"train.accumulation_order": "layer"}, "one": {"train.global_batch": "auto"}},
     "mesh": {"dp 1": {"launch.nproc": 1}, "dp 2": {"launch.nproc": 2}, "dp 3": {"launch.nproc": 3},

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/error.hpp"
 #include "base/index.hpp"
 #include "runtime/engine/tiers/off_device_group.hpp"
 #include "runtime/program/program.hpp"
@@ -31,6 +32,7 @@ class ChunkMemory {
   [[nodiscard]] const ChunkLayout& layout() const { return layout_; }
   // The part of the chunk's slot at this offset of the layout.
   [[nodiscard]] std::byte* slot(const Chunk& chunk, std::int64_t part) const {
+    check(chunk.slot >= 0, "the chunk has a slot of the ring");
     return ring_ + chunk.slot * layout_.bytes + part;
   }
   // The chunk's elements of a row: on the host in this place, or in this part of the slot.

@@ -71,7 +71,7 @@ Work work_of(const StepShape& shape) {
     if (shape.placement.optimizer != Tier::kDevice) {
       const std::int64_t elems = off_device_elems(shape, g);
       work.away_elems += static_cast<double>(elems);
-      if (shape.placement.optimizer == Tier::kNvme) {
+      if (optimizer_tier(shape, g) == Tier::kNvme) {
         work.states_read += static_cast<double>(elems * away_state_bytes(shape, g));
       }
     }

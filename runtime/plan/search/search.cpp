@@ -1,7 +1,6 @@
 #include "runtime/plan/search/search.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <limits>
 #include <map>
@@ -10,12 +9,17 @@
 #include "base/error.hpp"
 #include "runtime/plan/search/bounds.hpp"
 #include "runtime/plan/search/evaluator.hpp"
+#include "runtime/plan/search/spare_room.hpp"
 
 namespace sluice {
 namespace {
 
 // A plan that saves less than a hundredth of a step is no reason to take more memory.
 constexpr double kWorthwhile = 0.99;
+
+// refine() makes plans faster, but hardly one that takes so many times as long: the host then
+// updates during the whole step, where it did so during the forward alone.
+constexpr double kNear = 1.5;
 
 struct Candidate {
   EngineOptions options;
@@ -29,12 +33,19 @@ struct Found {
   const Candidate* candidate;
   double step_s;
   std::int64_t missing;    // bytes above the budgets
-  double device_fraction;  // fitting_fraction()
+  double device_fraction;  // fitting_on_device()
+  double host_fraction;    // fitting_on_host()
   TierBytes peaks{};
 };
 
 bool faster(const Found& a, const Found& b) {
   return std::tie(a.step_s, a.candidate->changes) < std::tie(b.step_s, b.candidate->changes);
+}
+
+Candidate with_host_fraction(const Found& found) {
+  Candidate candidate = *found.candidate;
+  candidate.options.offload.host_fraction = found.host_fraction;
+  return candidate;
 }
 
 std::int64_t samples_of_step(const EngineOptions& options) {
@@ -50,26 +61,6 @@ void insert(std::vector<Found>& all, const Found& found) {
     return;
   }
   all.insert(std::upper_bound(all.begin(), all.end(), found, faster), found);
-}
-
-// More of the states off the device that the device has room for, in hundredths of them all. 0: the
-// placement keeps them together, or the device's memory is not known.
-double fitting_fraction(const RunPlan& plan) {
-  const StepShape& shape = plan.shape;
-  const Placement& tiers = shape.placement;
-  const auto spare = static_cast<double>(plan.memory.spare_of_device());
-  if (spare == 0 || plan.stages.size() > 1 || tiers.optimizer == Tier::kDevice ||
-      tiers.parameters != Tier::kDevice || tiers.gradients != Tier::kDevice) {
-    return 0;
-  }
-  const std::int64_t element_bytes =
-      state_bytes_of_element(shape) - (shape.dtype == DType::kFloat32 ? 4 : 0);
-  double bytes = 0;
-  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
-    if (!is_frozen(shape, g)) bytes += static_cast<double>(owned_elems(shape, g) * element_bytes);
-  }
-  const double most = 1 - tiers.device_fraction;
-  return bytes > 0 ? std::clamp(std::floor(100 * spare / bytes) / 100, 0.0, most) : 0;
 }
 
 class Search {
@@ -210,7 +201,8 @@ class Search {
     if (result_.evaluated >= allowed_) return false;
     ++result_.evaluated;
     const RunPlan plan = evaluator_.evaluate(candidate.options);
-    found = {&candidate, plan.time.step_s, plan.missing(), fitting_fraction(plan)};
+    found = {&candidate, plan.time.step_s, plan.missing(), fitting_on_device(plan),
+             fitting_on_host(plan)};
     for (std::size_t t = 0; t < found.peaks.size(); ++t) {
       found.peaks[t] = plan.memory.tiers[t].peak;
     }
@@ -224,7 +216,7 @@ class Search {
                      });
     for (const Candidate& candidate : candidates_) {
       if (candidate.floor_missing > 0) continue;
-      if (limits_.below_s > 0 && candidate.floor_s >= limits_.below_s) break;
+      if (limits_.below_s > 0 && candidate.floor_s >= kNear * limits_.below_s) break;
       const auto most = static_cast<std::size_t>(limits_.most);
       if (found_.size() >= most && candidate.floor_s >= found_[most - 1].step_s) break;
       Found found{};
@@ -260,20 +252,21 @@ class Search {
   }
 
   // Tries what was found with states on the device as far as they fit, with speculative updates,
-  // which take more of the host, and with both.
+  // which take more of the host, and with both; each also with states on the host instead of NVMe
+  // as far as they fit.
   void refine() {
     struct Extra {
       bool on_device = false, early = false;
     };
-    // A slower one does not become the fastest: the host then updates during the whole step, where
-    // it did so during the forward alone.
-    constexpr double kNear = 1.5;
-    constexpr int kMost = 36;
+    constexpr int kMost = 48;
     allowed_ = result_.evaluated + kMost;
     for (const Found& plain : std::vector<Found>(found_)) {
       const EngineOptions& options = plain.candidate->options;
       if (plain.step_s > kNear * found_.front().step_s) break;
       if (options.offload.optimizer == Tier::kDevice || plain.missing > 0) continue;
+      if (plain.host_fraction > options.offload.host_fraction) {
+        try_further(plain, with_host_fraction(plain));
+      }
       for (const Extra extra : {Extra{true, false}, Extra{false, true}, Extra{true, true}}) {
         if (extra.on_device && plain.device_fraction == 0) continue;
         Candidate candidate = *plain.candidate;
@@ -285,15 +278,20 @@ class Search {
     }
   }
 
-  void try_further(const Found& plain, Candidate candidate) {
+  // Also with more states on the host, where these fit. Fewer states on NVMe have fewer second
+  // places of early updates on the host: hence `rounds`.
+  void try_further(const Found& plain, Candidate candidate, int rounds = 2) {
     const std::size_t more = differences(plain.candidate->options, candidate.options).size();
     if (more == 0 || (limits_.allowed && !limits_.allowed(candidate.options))) return;
-    candidate.changes += static_cast<int>(more);
+    candidate.changes = plain.candidate->changes + static_cast<int>(more);
     further_.push_back(std::move(candidate));
     Found better{};
     if (!evaluate(further_.back(), better) || better.missing > 0) return;
-    if (better.step_s > kWorthwhile * plain.step_s) return;
-    insert(found_, better);
+    if (better.step_s <= kWorthwhile * plain.step_s) insert(found_, better);
+    const double on_host = better.candidate->options.offload.host_fraction;
+    if (rounds > 0 && better.host_fraction > on_host) {
+      try_further(plain, with_host_fraction(better), rounds - 1);
+    }
   }
 
   // If nothing fits: tries the nearest misses of stage 3 without prefetched units, which is slower.

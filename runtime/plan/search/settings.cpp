@@ -92,6 +92,7 @@ void place(EngineOptions& options, const Rung& rung) {
   options.offload.gradients = rung.gradients;
   options.offload.parameters = rung.parameters;
   if (rung.optimizer == Tier::kDevice) options.offload.speculate = Speculation::kNever;
+  if (rung.optimizer != Tier::kNvme) options.offload.host_fraction = 0;
   if (rung.optimizer == Tier::kDevice || rung.gradients != Tier::kDevice ||
       rung.parameters != Tier::kDevice) {
     options.offload.device_fraction = 0;
@@ -128,6 +129,8 @@ std::vector<Setting> differences(const EngineOptions& from, const EngineOptions&
   tier("offload.activations", from.offload.activations, to.offload.activations);
   add("offload.device_fraction", from.offload.device_fraction, to.offload.device_fraction,
       number_text(to.offload.device_fraction));
+  add("offload.host_fraction", from.offload.host_fraction, to.offload.host_fraction,
+      number_text(to.offload.host_fraction));
   add("offload.states_dtype", from.offload.states_dtype, to.offload.states_dtype,
       std::string(name_of(to.offload.states_dtype)));
   add("offload.gradients_dtype", from.offload.gradients_dtype, to.offload.gradients_dtype,

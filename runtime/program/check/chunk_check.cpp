@@ -48,10 +48,11 @@ void ChunkCheck::enter(const Op& op) {
 }
 
 void ChunkCheck::at_end() {
-  for (const ChunkState& chunk : chunks_) {
-    if (!updates_) break;
-    if (chunk.update < 0) fault_.fail_whole("a chunk is never updated");
-    if (ring_.states_on_disk() && !chunk.written) fault_.fail_whole("a chunk never goes back");
+  for (std::size_t c = 0; updates_ && c < chunks_.size(); ++c) {
+    if (chunks_[c].update < 0) fault_.fail_whole("a chunk is never updated");
+    if (program_.chunks[c].on_disk && !chunks_[c].written) {
+      fault_.fail_whole("a chunk never goes back");
+    }
   }
   if (!trains_) return;
   for (const std::string& what :
@@ -117,11 +118,13 @@ void ChunkCheck::move(const Op& op) {
   if (const std::string fault = ring_.enter(fault_.now(), sums); !fault.empty()) {
     return fault_.fail(fault);
   }
+  const bool on_disk = nth(program_.chunks, op.chunk).on_disk;
   if (op.kind == OpKind::kReadStates || op.kind == OpKind::kWriteStates) {
+    if (!on_disk) return fault_.fail("moves states that are not on NVMe");
     touch_run(image_.in_second_place(op) ? Space::kSecondStates : Space::kStates, op,
               op.kind == OpKind::kWriteStates);
   }
-  if (op.kind == OpKind::kUpdate && !ring_.states_on_disk()) {
+  if (op.kind == OpKind::kUpdate && !on_disk) {
     touch_run(Space::kStates, op, !op.speculative);
     if (op.speculative) touch_run(Space::kSecondStates, op, true);
   }
@@ -190,7 +193,8 @@ void ChunkCheck::update(const Op& op, ChunkState& chunk, GroupState& group) {
   if (group.new_grads) fault_.fail("comes after this step's gradients");
   for (const OpId arrival : chunk.arrivals) fault_.need(arrival, "updates what is brought by");
   const bool there = op.chunk < program_.chunks_ahead;
-  if (ring_.states_on_disk() && !there && !brought(chunk, OpKind::kReadStates)) {
+  const bool on_disk = nth(program_.chunks, op.chunk).on_disk;
+  if (on_disk && !there && !brought(chunk, OpKind::kReadStates)) {
     fault_.fail("lacks its states");
   }
   const bool off_disk = ring_.grads_from_disk();

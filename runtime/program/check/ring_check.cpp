@@ -36,7 +36,9 @@ std::string RingCheck::enter(OpId id, bool sums) {
   const bool in_place =
       op.kind == OpKind::kSumSquares && !grads_from_disk() && !grads_from_device();
   if (program_.chunk_slots == 0 || in_place) return "";
-  const int slot = nth(program_.chunks, op.chunk).slot;
+  const Chunk& chunk = nth(program_.chunks, op.chunk);
+  const int slot = chunk.slot;
+  if (slot < 0 && !chunk.on_disk && !grads_from_disk() && !grads_from_device()) return "";
   if (slot < 0 || slot >= program_.chunk_slots) return "has no slot in the ring";
   const bool brings_grads = op.kind == OpKind::kCopyGrads || op.kind == OpKind::kReadGrads;
   const bool only_grads = brings_grads || op.kind == OpKind::kSumSquares;
@@ -47,16 +49,18 @@ std::string RingCheck::enter(OpId id, bool sums) {
     if (only_grads || !fault.empty()) return fault;
   }
   Part& states = nth(states_, slot);
-  const bool there = !again && op.chunk < program_.chunks_ahead;
+  const bool there = chunk.on_disk && !again && op.chunk < program_.chunks_ahead;
   if (updates && there && states.tenant < 0) states.tenant = 2 * op.chunk;
   // If states are on the host, an update takes the slot for its new weights.
-  const bool takes = op.kind == OpKind::kReadStates || !states_on_disk();
+  const bool takes = op.kind == OpKind::kReadStates || !chunk.on_disk;
   return enter(states, id, takes && !there, again);
 }
 
 std::string RingCheck::fault_at_end() const {
   for (int c = 0; c < program_.chunks_ahead; ++c) {
-    const auto slot = static_cast<std::size_t>(nth(program_.chunks, c).slot);
+    const Chunk& chunk = nth(program_.chunks, c);
+    if (!chunk.on_disk) continue;
+    const auto slot = static_cast<std::size_t>(chunk.slot);
     if (states_[slot].tenant != 2 * c + 1) return "a chunk is not in the ring for the next step";
   }
   return "";

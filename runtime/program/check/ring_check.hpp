@@ -26,10 +26,6 @@ class RingCheck {
   // this program leaves.
   [[nodiscard]] std::string fault_at_end() const;
 
-  // Optimizer states are on NVMe.
-  [[nodiscard]] bool states_on_disk() const {
-    return has(OpKind::kReadStates) || has(OpKind::kWriteStates) || program_.chunks_ahead > 0;
-  }
   // Gradients are on NVMe, or on the device. In both cases they pass through the ring.
   [[nodiscard]] bool grads_from_disk() const {
     return has(OpKind::kReadGrads) || has(OpKind::kWriteBucket);

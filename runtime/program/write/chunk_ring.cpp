@@ -46,30 +46,39 @@ ChunkRing::ChunkRing(ProgramBuilder& builder, const StepShape& shape)
   const Placement& placement = shape.placement;
   if (placement.optimizer == Tier::kDevice) return;
   const int slots = placement.chunk_slots;
+  const ChunkLayout layout = chunk_layout(shape);
   check(slots > 0 && placement.chunk_elems > 0, "the ring of chunks has slots");
   Program& program = builder.program();
   program.image = placement.image && placement.optimizer == Tier::kNvme;
   for (const int g : groups_by_first_use(shape)) {
     const std::int64_t owned = owned_elems(shape, g);
     nth(begins_, g) = static_cast<int>(program.chunks.size());
+    const bool on_disk = optimizer_tier(shape, g) == Tier::kNvme;
+    // Beside states on NVMe those on the host take a slot only for weights or gradients.
+    const bool in_ring =
+        on_disk || placement.optimizer == Tier::kHost || layout.weights >= 0 || layout.grads >= 0;
     for (std::int64_t at = owned - off_device_elems(shape, g); at < owned;) {
       const std::int64_t elems = std::min(owned - at, placement.chunk_elems);
       program.chunks.push_back({.group = g,
                                 .begin = at,
                                 .elems = elems,
-                                .slot = static_cast<int>(program.chunks.size()) % slots,
-                                .second = program.image});
+                                .slot = in_ring ? in_ring_ % slots : -1,
+                                .second = program.image,
+                                .on_disk = on_disk});
+      turns_.push_back(in_ring_);
+      in_ring_ += in_ring ? 1 : 0;
       at += elems;
     }
     nth(ends_, g) = static_cast<int>(program.chunks.size());
   }
-  program.chunk_slots = chunk_layout(shape).bytes > 0 ? slots : 0;
+  program.chunk_slots = layout.bytes > 0 ? slots : 0;
   if (placement.optimizer == Tier::kNvme) {
-    program.chunks_ahead = std::min(slots, static_cast<int>(program.chunks.size()));
+    const auto later = std::lower_bound(turns_.begin(), turns_.end(), slots);
+    program.chunks_ahead = static_cast<int>(later - turns_.begin());
   }
   written_.resize(program.chunks.size(), -1);
-  state_users_.resize(static_cast<std::size_t>(slots));
-  grad_users_.resize(static_cast<std::size_t>(slots));
+  state_users_.resize(static_cast<std::size_t>(slots) + program.chunks.size());
+  grad_users_.resize(state_users_.size());
 }
 
 const Chunk& ChunkRing::chunk(int c) const { return nth(builder_.program().chunks, c); }
@@ -89,8 +98,12 @@ OpId ChunkRing::emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits, std
   return builder_.emit(std::move(op));
 }
 
-std::vector<OpId>& ChunkRing::state_users(int c) { return nth(state_users_, chunk(c).slot); }
-std::vector<OpId>& ChunkRing::grad_users(int c) { return nth(grad_users_, chunk(c).slot); }
+int ChunkRing::place_of(int c) const {
+  return chunk(c).slot >= 0 ? chunk(c).slot : shape_.placement.chunk_slots + c;
+}
+
+std::vector<OpId>& ChunkRing::state_users(int c) { return nth(state_users_, place_of(c)); }
+std::vector<OpId>& ChunkRing::grad_users(int c) { return nth(grad_users_, place_of(c)); }
 
 std::vector<OpId> ChunkRing::waits_of_return(int c) {
   std::vector<OpId> waits = state_users(c);

@@ -18,6 +18,9 @@ class ChunkRing {
 
   [[nodiscard]] int size() const { return static_cast<int>(written_.size()); }
   [[nodiscard]] const Chunk& chunk(int c) const;
+  // The number of chunks with a slot before this one. As many as there are slots follow each other
+  // without sharing one.
+  [[nodiscard]] int turn(int c) const { return nth(turns_, c); }
   // The first chunk of the group, and one past its last.
   [[nodiscard]] int begin_of(int group) const { return nth(begins_, group); }
   [[nodiscard]] int end_of(int group) const { return nth(ends_, group); }
@@ -25,7 +28,9 @@ class ChunkRing {
   [[nodiscard]] bool speculates() const {
     return shape_.placement.speculate && shape_.placement.optimizer != Tier::kDevice;
   }
+  // Whether states are on NVMe: of all chunks but those whose group's are on the host.
   [[nodiscard]] bool on_disk() const { return shape_.placement.optimizer == Tier::kNvme; }
+  [[nodiscard]] bool on_disk(int c) const { return chunk(c).on_disk; }
   [[nodiscard]] bool image() const { return builder_.program().image; }
 
   // Bytes of the chunk's states, and of one of its gradient streams, off the device.
@@ -44,12 +49,17 @@ class ChunkRing {
   [[nodiscard]] std::vector<OpId> waits_of_return(int c);
 
  private:
+  // The chunk's index among the users.
+  [[nodiscard]] int place_of(int c) const;
+
   ProgramBuilder& builder_;
   const StepShape& shape_;
   std::vector<int> begins_;  // by group
   std::vector<int> ends_;
+  int in_ring_ = 0;                             // chunks with a slot
+  std::vector<int> turns_;                      // by chunk
   std::vector<OpId> written_;                   // by chunk
-  std::vector<std::vector<OpId>> state_users_;  // by slot
+  std::vector<std::vector<OpId>> state_users_;  // by slot; then by chunk, of those without a slot
   std::vector<std::vector<OpId>> grad_users_;
 };
 

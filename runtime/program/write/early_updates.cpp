@@ -34,6 +34,7 @@ std::int64_t balanced_on_nvme(const StepShape& shape, const std::vector<Chunk>& 
   double moved = 0;  // bytes both ways
   double kept = 0;
   for (const Chunk& chunk : chunks) {
+    if (!chunk.on_disk) continue;
     elems += static_cast<double>(chunk.elems);
     moved += static_cast<double>(chunk.elems * 2 * away_state_bytes(shape, chunk.group));
     kept += static_cast<double>(chunk.elems * kept_read_bytes(shape, chunk.group));

@@ -30,8 +30,8 @@ void UpdateFlow::advance(int g) {
   if (!deferred_) return;
   const int end = ring_.end_of(g);
   while (next_update_ < end) {
-    const int ahead = std::min(ring_.size(), next_update_ + shape_.placement.chunk_slots);
-    while (next_read_ < ahead) read(next_read_++);
+    const int turns = ring_.turn(next_update_) + shape_.placement.chunk_slots;
+    while (next_read_ < ring_.size() && ring_.turn(next_read_) < turns) read(next_read_++);
     update(next_update_++);
   }
 }
@@ -39,7 +39,7 @@ void UpdateFlow::advance(int g) {
 void UpdateFlow::read(int c) {
   std::vector<OpId>& arrivals = nth(arrivals_, c);
   const bool in_ring = c < builder_.program().chunks_ahead;
-  if (ring_.on_disk() && !in_ring) {
+  if (ring_.on_disk(c) && !in_ring) {
     ring_.state_users(c) = {ring_.emit(OpKind::kReadStates, Lane::kDisk, c, ring_.state_users(c),
                                        ring_.state_bytes(c))};
   }
@@ -62,7 +62,7 @@ void UpdateFlow::update(int c) {
   const OpId update = ring_.emit(OpKind::kUpdate, Lane::kHost, c, nth(arrivals_, c), 0);
   std::vector<OpId> users;
   std::vector<OpId>& ready = nth(ready_, g);
-  const bool states_leave = ring_.on_disk();
+  const bool states_leave = ring_.on_disk(c);
   if (states_leave) {
     users.push_back(
         ring_.emit(OpKind::kWriteStates, Lane::kDisk, c, {update}, ring_.state_bytes(c)));
@@ -117,6 +117,7 @@ void UpdateFlow::read_ahead(int done, int backwards) {
   if (ring_.speculates() && left > 0) due = done < first ? 0 : ahead * (done + 1 - first) / left;
   for (; next_ahead_ < due; ++next_ahead_) {
     const int c = next_ahead_;
+    if (!ring_.on_disk(c)) continue;
     const OpId read = ring_.emit(OpKind::kReadStates, Lane::kDisk, c, ring_.waits_of_return(c),
                                  ring_.state_bytes(c));
     nth(builder_.program().ops, read).ahead = true;

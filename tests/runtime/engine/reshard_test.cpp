@@ -81,7 +81,7 @@ class Grid : public ::testing::Test {
       {2, 3, Tier::kHost, Tier::kHost, Tier::kHost},
       {3, 3, Tier::kNvme, Tier::kNvme, Tier::kNvme},
       {4, 2, Tier::kHost, Tier::kDevice, Tier::kDevice, 0.3},
-      {1, 3, Tier::kNvme, Tier::kHost, Tier::kDevice},
+      {1, 3, Tier::kNvme, Tier::kHost, Tier::kDevice, 0, 0.5},
       {.dp = 1, .stage = 0, .parallel = {.tensor = 2}},
       {.dp = 2,
        .stage = 2,

@@ -78,6 +78,7 @@ EngineOptions options_of(const Layout& layout, const std::string& swap, DType dt
   options.offload.parameters = layout.parameters;
   options.offload.gradients = layout.gradients;
   options.offload.device_fraction = layout.device_fraction;
+  options.offload.host_fraction = layout.host_fraction;
   options.offload.chunk_bytes = 16 * 1024;
   options.offload.nvme_path = {swap};
   return options;

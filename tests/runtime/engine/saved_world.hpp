@@ -18,6 +18,7 @@ struct Layout {
   Tier parameters = Tier::kDevice;
   Tier gradients = Tier::kDevice;
   double device_fraction = 0;
+  double host_fraction = 0;
   ParallelOptions parallel = {};
 };
 

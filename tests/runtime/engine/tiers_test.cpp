@@ -28,6 +28,14 @@ TEST(Tiers, AShareOnTheDeviceAndEveryRingAreBitIdentical) {
     const WorldResult oracle = train_world(options, kTierSteps, Wire::kLocal);
     options.offload.nvme_path = {folder.path().string()};
     options.zero.stage = 2;
+    options.offload.optimizer = Tier::kNvme;
+    for (const double device : {0.0, 0.4}) {
+      options.offload.device_fraction = device;
+      options.offload.host_fraction = 0.6;
+      expect_same_bits(train_world(options, kTierSteps, Wire::kLocal), oracle,
+                       "in part on the device, the host and NVMe");
+    }
+    options.offload.host_fraction = 0;
     for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
       for (const double fraction : {0.0, 0.4, 1.0}) {
         for (const int chunks : {1, 3}) {
@@ -83,6 +91,7 @@ TEST(Tiers, WhatComesBetweenStepsIsBitIdentical) {
         options.offload.chunks = chunks;
         options.offload.gradients = gradients;
         options.zero.stage = gradients == Tier::kHost ? 2 : 3;
+        options.offload.host_fraction = chunks == 3 ? 0.5 : 0;
         options.train.accumulation_order =
             chunks == 3 ? AccumulationOrder::kLayer : AccumulationOrder::kMicro;
         expect_same_bits(

@@ -137,6 +137,16 @@ Dimension placements() {
           {"all nvme", on(kN, kN, kN)},
           {"all host, 16-bit gradients", on(kH, kH, kH, DType::kBFloat16)},
           {"states, gradients nvme, 16-bit gradients", on(kN, kD, kN, DType::kBFloat16)},
+          {"states nvme, half on the host",
+           [](EngineOptions& o) {
+             o.offload.optimizer = Tier::kNvme;
+             o.offload.host_fraction = 0.5;
+           }},
+          {"all nvme, a third of the states on the host",
+           [](EngineOptions& o) {
+             o.offload.optimizer = o.offload.parameters = o.offload.gradients = Tier::kNvme;
+             o.offload.host_fraction = 0.34;
+           }},
           {"states in part, 16 bits", [](EngineOptions& o) {
              o.offload.optimizer = Tier::kNvme;
              o.offload.device_fraction = 0.3;

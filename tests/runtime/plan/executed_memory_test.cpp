@@ -27,9 +27,11 @@ namespace {
 
 constexpr unsigned kDeadlineSeconds = 240;
 constexpr double kMostError = 0.01;
-// oneDNN takes scratch for a bf16 product from the allocator: by its blocking, at most some 1.7 MiB
-// a thread however large the product, and up to this for those of the models here.
-constexpr std::int64_t kProductScratch = 192 * 1024;
+// oneDNN takes scratch for a bf16 product from the allocator, and for an fp16 product where the CPU
+// multiplies fp16: by its blocking, at most some 1.7 MiB a thread however large the product, and up
+// to this for those of the models here.
+constexpr std::int64_t kBf16Scratch = 192 * 1024;
+constexpr std::int64_t kFp16Scratch = 1024 * 1024;
 // Fresh weights are drawn in pieces of so many bytes, before the first step.
 constexpr std::int64_t kDrawn = std::int64_t{4} << 20;
 
@@ -132,8 +134,10 @@ double relative(std::int64_t measured, std::int64_t planned) {
   return static_cast<double>(measured) / static_cast<double>(planned) - 1;
 }
 
-bool multiplies_bf16(const EngineOptions& options) {
-  return options.train.dtype == DType::kBFloat16 && options.model.matmul == MatmulType::kNative;
+std::int64_t product_scratch(const EngineOptions& options) {
+  if (options.model.matmul != MatmulType::kNative) return 0;
+  const DType dtype = options.train.dtype;
+  return dtype == DType::kBFloat16 ? kBf16Scratch : dtype == DType::kFloat16 ? kFp16Scratch : 0;
 }
 
 // The largest errors of the device, by whether products take scratch.
@@ -141,7 +145,7 @@ class Worst {
  public:
   void see(const ExecutedCase& c, const RankResult& rank) {
     const double error = relative(rank.measured.device, rank.planned.device);
-    Entry& entry = multiplies_bf16(c.options) ? with_scratch_ : exact_;
+    Entry& entry = product_scratch(c.options) > 0 ? with_scratch_ : exact_;
     ++entry.ranks;
     if (std::abs(error) >= std::abs(entry.error)) {
       entry = {error, rank.measured.device - rank.planned.device, entry.ranks, c.name};
@@ -149,8 +153,8 @@ class Worst {
   }
   void print(std::size_t cases) const {
     std::printf("%zu configurations\n", cases);
-    exact_.print("all but bf16 products");
-    with_scratch_.print("bf16 products of oneDNN");
+    exact_.print("all but 16-bit products");
+    with_scratch_.print("16-bit products of oneDNN");
   }
 
  private:
@@ -171,7 +175,7 @@ class Worst {
 void compare(const ExecutedCase& c, const RankResult& rank) {
   const Bytes& planned = rank.planned;
   const Bytes& measured = rank.measured;
-  const std::int64_t scratch = multiplies_bf16(c.options) ? kProductScratch : 0;
+  const std::int64_t scratch = product_scratch(c.options);
   const auto share = static_cast<std::int64_t>(kMostError * static_cast<double>(planned.device));
   EXPECT_LE(measured.device, planned.device + std::max(share, scratch));
   EXPECT_GE(measured.device, planned.device - share);
@@ -204,7 +208,7 @@ TEST(ExecutedMemory, PlansAreWhatRunsTakeSampled) { run_cases(sample_of(executed
 TEST(ExecutedMemory, PlansAreWhatRunsTake) {
   const std::vector<ExecutedCase> cases = executed_cases();
   const auto exact = std::count_if(cases.begin(), cases.end(), [](const ExecutedCase& c) {
-    return !multiplies_bf16(c.options);
+    return product_scratch(c.options) == 0;
   });
   EXPECT_GE(exact, 60);
   if (!slow_tests()) {

@@ -46,5 +46,35 @@ TEST(SearchLimits, DeviceAndHostShareABudget) {
       << suggestions_text(result);
 }
 
+// Where the host has room for some of the states that the device and the host cannot hold, these
+// are not moved through the disk.
+TEST(SearchLimits, TheHostHoldsWhatItCanOfStatesOnNvme) {
+  MachineProfile machine = named_profile("rtx4090");
+  machine.disk_read_bps *= 1e-3;
+  machine.disk_write_bps *= 1e-3;
+  Planner planner(machine);
+  PlanQuestion question{small_options(1), {}};
+  EngineOptions& options = question.options;
+  options.tiers.nvme.queue_depth = 1;
+  options.offload.chunk_bytes = 16 << 10;
+  options.offload.optimizer = Tier::kHost;
+  const std::int64_t on_host = planner.plan(question).peak(Tier::kHost);
+  options.offload.optimizer = Tier::kNvme;
+  const RunPlan plain = planner.plan(question);
+  question.budgets.device = plain.memory.of(Tier::kDevice).need();
+  question.budgets.host = (plain.peak(Tier::kHost) + on_host) / 2;
+  SearchLimits limits{.most = 50};
+  limits.allowed = [](const EngineOptions& o) { return o.offload.parameters == Tier::kDevice; };
+  const SearchResult result = suggest(planner, question, limits);
+  ASSERT_TRUE(result.any_fits) << suggestions_text(result);
+  const Suggestion& best = result.suggestions.front();
+  const double share = best.options.offload.host_fraction;
+  EXPECT_GT(share, 0.3) << suggestions_text(result);
+  EXPECT_LT(share, 0.7);
+  EXPECT_LT(best.plan.time.step_s, 0.8 * plain.time.step_s);
+  EXPECT_LE(best.plan.peak(Tier::kHost), question.budgets.host);
+  for (const Suggestion& s : result.suggestions) EXPECT_TRUE(s.plan.fits());
+}
+
 }  // namespace
 }  // namespace sluice

@@ -105,6 +105,7 @@ StepShape make_shape(const ShapeChoice& choice) {
   if (!choice.tied) head.push_back({"lm_head", {kVocab, kHidden}, true});
   add_group(head);
   shape.units.push_back(loss_head(choice, element));
+  share_states(shape, choice.host_fraction);
   return shape;
 }
 
@@ -116,7 +117,8 @@ std::string name_of(const ShapeChoice& c) {
          std::to_string(c.bucket_bytes) + ", prefetch " + std::to_string(c.prefetch_units) +
          (c.tied ? ", tied" : "") + (c.persist ? ", persist" : "") + ", " +
          std::string(name_of(c.dtype)) + (c.rounds ? ", rounds" : "") + ", blocks " +
-         std::to_string(c.blocks) + name_of(c.placement);
+         std::to_string(c.blocks) + name_of(c.placement) +
+         (c.host_fraction > 0 ? ", on the host " + std::to_string(c.host_fraction) : "");
 }
 
 bool may_round_gradients(const ShapeChoice& choice) {

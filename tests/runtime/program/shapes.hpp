@@ -26,6 +26,7 @@ struct ShapeChoice {
   int blocks = 2;
   bool rounds = false;  // StepShape::rounds_master
   Placement placement{};
+  double host_fraction = 0;  // share_states()
 };
 
 // Groups: 0 token table, 1 position table, 2 .. blocks + 1 the blocks, blocks + 2 the head's own.

@@ -96,7 +96,7 @@ Task TierPlay::make_params(const Op& op) {
   }
   if (op.kind == OpKind::kReadStates) return move_chunk(op);
   if (op.kind != OpKind::kUpdate) return task;
-  const bool from_ring = nvme(shape_.placement.optimizer);
+  const bool from_ring = nvme(optimizer_tier(shape_, chunk.group));
   task.reads = {from_ring ? ring(ring_states_, chunk) : states_at(op.chunk, false)};
   if (params == Tier::kHost) {
     task.writes = {params_at(op.chunk, false)};
@@ -119,7 +119,7 @@ Task TierPlay::update_chunk(const Op& op) {
   const int g = chunk.group;
   const auto at = static_cast<std::size_t>(g);
   const Placement& p = shape_.placement;
-  const bool in_ring = nvme(p.optimizer);
+  const bool in_ring = nvme(optimizer_tier(shape_, g));
   const Region states = in_ring ? ring(ring_states_, chunk) : states_at(op.chunk, false);
   const bool split = keeps_remainders(shape_, g);
   task.reads = {states};
@@ -237,8 +237,8 @@ Task TierPlay::params_of_chunk(const Op& op) {
   const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
   const int g = chunk.group;
   const bool fp32 = shape_.dtype == DType::kFloat32;
-  const Region master =
-      nvme(shape_.placement.optimizer) ? ring(ring_states_, chunk) : states_at(op.chunk, false);
+  const Region master = nvme(optimizer_tier(shape_, chunk.group)) ? ring(ring_states_, chunk)
+                                                                  : states_at(op.chunk, false);
   const std::int64_t made = version_ + (op.speculative ? 1 : 0);
   Task task = copy(fp32 ? master : ring(ring_weights_, chunk), params_at(op.chunk, op.speculative));
   task.work = [this, g, &chunk, fp32, made](const std::vector<Cells>& seen) {

@@ -133,6 +133,7 @@ void TierPlay::load(const Playing& playing, const Outcome& outcome) {
 void TierPlay::fill_ring() {
   for (int c = 0; c < program_->chunks_ahead; ++c) {
     const Chunk& chunk = program_->chunks[static_cast<std::size_t>(c)];
+    if (!nvme(optimizer_tier(shape_, chunk.group))) continue;
     const Region from = states_at(c, false);
     const Cells& states = spaces_[static_cast<std::size_t>(from.space)];
     const int slot = ring_states_.at(static_cast<std::size_t>(chunk.slot));

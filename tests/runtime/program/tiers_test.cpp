@@ -76,6 +76,7 @@ void place(ShapeChoice& choice, int tiers, std::mt19937_64& random) {
   Placement& p = choice.placement;
   place(p, tiers);
   if (p.parameters != Tier::kDevice || p.gradients != Tier::kDevice) p.device_fraction = 0;
+  if (p.optimizer == Tier::kNvme) choice.host_fraction = choice.prefetch_units == 1 ? 0 : 0.5;
   if (choice.stage < 2 && random() % 2 == 0) choice.reduce_every = ReduceEvery::kStep;
   if (may_round_gradients(choice) && choice.blocks != 2) round_gradients(choice);
   // Many tiny chunks of a small model.
@@ -218,7 +219,7 @@ void for_each_victim(
       choice.blocks = 4;
       choice.bucket_bytes = 3000;
       choice.placement.chunk_slots = 1 + static_cast<int>(random() % 2);
-      choice.placement.device_fraction = 0;
+      choice.placement.device_fraction = choice.host_fraction = 0;
     }
     const StepShape shape = make_shape(choice);
     Programs programs = write_all(shape);
