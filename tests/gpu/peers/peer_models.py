@@ -70,16 +70,22 @@ class SwigluMlp(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, shape):
+    """A block that recomputes itself: FSDP2 gathers a block once for its recomputation and its backward only from outside."""
+
+    def __init__(self, shape, recompute):
         super().__init__()
+        self.recompute = recompute
         gpt2, hidden = shape["type"] == "gpt2", shape["hidden"]
         self.before_attention, self.before_mlp = (nn.LayerNorm(hidden) if gpt2 else Norm(hidden) for _ in range(2))
         self.attention = Attention(shape, bias=gpt2, rotary=not gpt2)
         self.mlp = GeluMlp(hidden) if gpt2 else SwigluMlp(hidden, shape["ffn"])
 
-    def forward(self, x):
+    def both_halves(self, x):
         x = x + self.attention(self.before_attention(x))
         return x + self.mlp(self.before_mlp(x))
+
+    def forward(self, x):
+        return torch.utils.checkpoint.checkpoint(self.both_halves, x, use_reentrant=False) if self.recompute else self.both_halves(x)
 
 
 class PlainModel(nn.Module):
@@ -88,10 +94,9 @@ class PlainModel(nn.Module):
     def __init__(self, shape, recompute):
         super().__init__()
         gpt2, hidden = shape["type"] == "gpt2", shape["hidden"]
-        self.recompute = recompute
         self.words = nn.Embedding(shape["vocab"], hidden)
         self.positions = nn.Embedding(shape["seq"], hidden) if gpt2 else None
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape["layers"]))
+        self.blocks = nn.ModuleList(Block(shape, recompute) for _ in range(shape["layers"]))
         self.norm = nn.LayerNorm(hidden) if gpt2 else Norm(hidden)
         self.head = nn.Linear(hidden, shape["vocab"], bias=False)
         if shape.get("tie_embeddings", True):
@@ -108,18 +113,33 @@ class PlainModel(nn.Module):
         if self.positions is not None:
             x = x + self.positions.weight[:tokens.shape[1]]
         for block in self.blocks:
-            x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
+            x = block(x)
         return self.loss(x, tokens)
 
     def loss(self, x, tokens):
-        logits = self.head(self.norm(x))[:, :-1]
-        return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        """In fp32 without autocast too.  The last token predicts nothing: a slice of the logits would be another copy of them."""
+        targets = F.pad(tokens[:, 1:], (0, 1), value=-100)
+        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), targets.flatten())
 
     def compile_parts(self):
-        """One block, which all share, and the loss: torch.compile of 48 blocks at once takes minutes."""
+        """One block, which all share, and the loss: torch.compile of 48 blocks at once takes minutes.  FSDP2's hooks stay outside."""
         for block in self.blocks:
-            block.compile()
+            block.both_halves = torch.compile(block.both_halves)
         self.loss = torch.compile(self.loss)
+
+
+class ChunkedModel(PlainModel):
+    """The plain model with the loss of a careful user: the logits of an eighth of the tokens at a time, made again in the backward."""
+
+    CHUNKS = 8
+
+    def loss(self, x, tokens):
+        targets = F.pad(tokens[:, 1:], (0, 1), value=-100).flatten()
+        parts = zip(self.norm(x).flatten(0, 1).chunk(self.CHUNKS), targets.chunk(self.CHUNKS))
+        return sum(torch.utils.checkpoint.checkpoint(self.sum_of_part, *part, use_reentrant=False) for part in parts) / (targets != -100).sum()
+
+    def sum_of_part(self, x, targets):
+        return F.cross_entropy(self.head(x).float(), targets, reduction="sum")
 
 
 class TransformersModel(nn.Module):
@@ -142,8 +162,12 @@ class TransformersModel(nn.Module):
         if recompute:
             self.model.gradient_checkpointing_enable()
 
+    @property
+    def blocks(self):
+        return self.model.transformer.h if hasattr(self.model, "transformer") else self.model.model.layers
+
     def forward(self, tokens):
         return self.model(input_ids=tokens, labels=tokens).loss
 
 
-MODELS = {"plain": PlainModel, "transformers": TransformersModel}
+MODELS = {"plain": PlainModel, "chunked": ChunkedModel, "transformers": TransformersModel}
