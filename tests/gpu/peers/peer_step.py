@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training steps of a peer: PyTorch, its FSDP2, or DeepSpeed. Prints one JSON object: the steps' seconds, the memory reserved.
+"""Training steps of a peer: PyTorch, its FSDP2, or DeepSpeed. Prints one JSON object: the steps' seconds, and the memory reserved and allocated.
 
 beside_peers.py runs it on the null GPU; on a card it times the peer (--wait).  The work is Sluice's: bf16 products, AdamW with
 fp32 master weights and moments, the norm clipped at 1, no dropout.  A process is one rank: of a group where the environment has
@@ -165,7 +165,7 @@ def main():
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begin)
     torch.cuda.synchronize()
-    print("\n" + json.dumps({"seconds": seconds, "reserved": torch.cuda.max_memory_reserved()}))
+    print("\n" + json.dumps({"seconds": seconds, "reserved": torch.cuda.max_memory_reserved(), "allocated": torch.cuda.max_memory_allocated()}))
     if dist.is_initialized():
         dist.destroy_process_group()
 
