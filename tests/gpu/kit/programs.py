@@ -30,6 +30,7 @@ MODELS = {
 }
 
 LARGE = {"train.steps": 6, "train.micro_batch": 8, "train.dtype": "bf16"}
+ON_HOST = {"zero.stage": 3, "offload.optimizer": "host", "offload.gradients": "host", "offload.parameters": "host"}
 OPTIMIZER_ON_HOST = {"zero.stage": 2, "offload.optimizer": "host"}
 SPEED = {  # run: model, settings
     "speed-124m": ("124m", {"train.micro_batch": 16}), "speed-345m": ("345m", {}),
@@ -39,12 +40,20 @@ SPEED = {  # run: model, settings
     "speed-3b": ("3b", {}), "speed-3b-32k": ("3b", {"train.global_batch": 32}),
     "speed-345m-host": ("345m", OPTIMIZER_ON_HOST), "speed-1558m-host": ("1558m", OPTIMIZER_ON_HOST),
 }
-# Arguments of peers/peer_step.py, and the runs that the peer's memory is enough for.
+# The runs that have peers, those first that say most.
+PEER_RUNS = ("speed-345m", "speed-345m-host", "speed-1b", "speed-1558m-4", "speed-1558m-host", "speed-124m")
+ON_CARD = ("speed-345m", "speed-1b", "speed-1558m-4", "speed-124m")
+FSDP = ["--peer", "fsdp", "--stage", "3"]
+# Arguments of peers/peer_step.py, the runs that the peer's memory is enough for, and more settings of Sluice beside the peer.  FSDP2 has all
+# states on the host, or none.
 PEERS = {
-    "torch": (["--peer", "torch"], ("speed-124m", "speed-345m", "speed-1558m-4", "speed-1b")),
-    "torch compiled": (["--peer", "torch", "--compile"], ("speed-124m", "speed-345m", "speed-1558m-4", "speed-1b")),
-    "deepspeed 1": (["--peer", "deepspeed", "--stage", "1"], ("speed-345m", "speed-1558m-4")),
-    "deepspeed 2": (["--peer", "deepspeed", "--stage", "2", "--optimizer-on-host"], ("speed-345m-host", "speed-1558m-host")),
+    "torch compiled": (["--peer", "torch", "--compile"], ON_CARD, {}),
+    "fsdp 3 compiled": ([*FSDP, "--compile"], ON_CARD[:3], {"zero.stage": 3}),
+    "fsdp 3 on host": ([*FSDP, "--optimizer-on-host"], ("speed-345m-host", "speed-1558m-host"), ON_HOST),
+    "deepspeed 2": (["--peer", "deepspeed", "--stage", "2", "--optimizer-on-host"], ("speed-345m-host", "speed-1558m-host"), {}),
+    "deepspeed 1": (["--peer", "deepspeed", "--stage", "1"], ("speed-345m", "speed-1558m-4"), {}),
+    "fsdp 3": (FSDP, ("speed-345m", "speed-1b"), {"zero.stage": 3}),
+    "torch": (["--peer", "torch"], ON_CARD, {}),
 }
 # Settings that a card has to price, and the runs that have them beside the plain one.
 PRICED = {"cudnn": {"train.attention": "cudnn"}, "deterministic": {"train.deterministic": True}, "fp8": {"train.matmul": "fp8"},

@@ -26,14 +26,13 @@ import traceback
 
 import kernel_table
 import lanes
-from programs import (EMULATED, LARGE, MODELS, NORMS, OPTIMIZER_ON_HOST, PARITY, PATIENCE, PEERS, PRICED, PRICED_RUNS, SPEED, Failed, Kit, TooLarge,
-                      build_kernel_times, differences, free_port, host_memory, last_line)
+from programs import (EMULATED, LARGE, MODELS, NORMS, ON_HOST, OPTIMIZER_ON_HOST, PARITY, PATIENCE, PEER_RUNS, PEERS, PRICED, PRICED_RUNS, SPEED,
+                      Failed, Kit, TooLarge, build_kernel_times, differences, free_port, host_memory, last_line)
 
 HERE = pathlib.Path(__file__).resolve().parent
 CARD_TFLOPS = 989  # dense bf16 of an H100 SXM
 
 TINY = {"train.steps": 3 if EMULATED else 12, "train.micro_batch": 4, "train.global_batch": 8, "train.dtype": "fp32"}
-ON_HOST = {"zero.stage": 3, "offload.optimizer": "host", "offload.gradients": "host", "offload.parameters": "host"}
 
 
 def note(text):
@@ -313,26 +312,27 @@ def step_profile(kit):
 
 
 def step_peers(kit):
-    """Plain PyTorch models on the same card; each round trains Sluice again."""
+    """Plain PyTorch models on the same card; each run trains Sluice again, once for each of its settings."""
     script = next(path for path in (HERE / "peers", HERE.parent / "peers") if path.is_dir()) / "peer_step.py"
-    for run, (model, settings) in SPEED.items():
-        installed = {name: a for name, a in PEERS.items() if "deepspeed" not in a[0] or importlib.util.find_spec("deepspeed")}
-        named = {name: arguments for name, (arguments, runs) in installed.items() if run in runs}
-        ours = None
-        with if_it_fits():
-            ours = train_for_speed(kit, run) if named else None
+    installed = [name for name, (arguments, *_) in PEERS.items() if "deepspeed" not in arguments or importlib.util.find_spec("deepspeed")]
+    for run in PEER_RUNS:
+        (model, settings), speeds = SPEED[run], {}
         micro_batch = (LARGE | settings)["train.micro_batch"]
-        for name, arguments in named.items() if ours else ():
-            command = [sys.executable, "-B", script, *arguments, "--wait", "--steps", 10, "--micro-batch", micro_batch, "--shape",
-                       json.dumps(MODELS[model])]
+        common = ["--wait", "--steps", 10, "--micro-batch", micro_batch, "--shape", json.dumps(MODELS[model])]
+        for name in (name for name in installed if run in PEERS[name][1]):
+            (arguments, _, more), key = PEERS[name], json.dumps(PEERS[name][2])
+            with if_it_fits():
+                speeds[key] = speeds.get(key) or train_for_speed(kit, run, f"-{name.replace(' ', '-')}" * bool(more), more)
+            if key not in speeds:
+                continue
             try:
-                lines = kit.call(command, 400).splitlines()  # libraries print more at the end of the process
-                seconds = statistics.median(json.loads(next(line for line in reversed(lines) if line.startswith("{")))["seconds"][2:])
+                lines = kit.call([sys.executable, "-B", script, *arguments, *common], 400).splitlines()  # libraries print more at the end
+                answer = json.loads(next(line for line in reversed(lines) if line.startswith("{")))
             except Failed as failed:  # not Sluice's failure
                 note(f"{run}: {name}: {failed}")
                 continue
-            theirs = micro_batch * MODELS[model]["seq"] / seconds
-            note(f"{run}: {name} {theirs:.0f} tokens/s, sluice {ours / theirs:.2f} times as many")
+            theirs, memory = micro_batch * MODELS[model]["seq"] / statistics.median(answer["seconds"][2:]), f"{answer['reserved'] / 2**30:.2f} GiB"
+            note(f"{run}: {name} {theirs:.0f} tokens/s, {memory}; sluice {speeds[key] / theirs:.2f} times as many tokens/s")
 
 
 def step_big(kit):
