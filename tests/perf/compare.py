@@ -1,16 +1,17 @@
-"""Sluice beside DeepSpeed: the same model, weights, tokens and updates, run in turn, and the losses must agree.
+"""Sluice beside DeepSpeed or FSDP2: the same model, weights, tokens and updates, run in turn, and the losses must agree.
 
     python tests/perf/compare.py                                  # the GPT-2 of configs/bench, fp32, ZeRO 0-3
     python tests/perf/compare.py --shape llama-50m --dtype bf16 --stage 1 3 --json result.json
     python tests/perf/compare.py --rounds 1 --steps 20            # losses over a longer stretch; the times say less
+    python tests/perf/compare.py --peer fsdp                      # PyTorch's FSDP2, ZeRO 2 and 3
 
-For each stage and type of a shape it starts sluice, DeepSpeed, sluice, DeepSpeed, ... (--rounds of each), every run afresh
+For each stage and type of a shape it starts sluice, the peer, sluice, the peer, ... (--rounds of each), every run afresh
 and for --steps steps, of which the first two are not timed.  Both sides have the ranks and threads of the configuration
 (2 x 1) and the same CPUs (--cpus; default: the first two).  Peak resident memory is VmHWM of rank 0, read from outside,
 alike for both.  Whatever is in the environment (SLUICE_MKL_BY_VENDOR, ONEDNN_MAX_CPU_ISA) holds for the runs.
 Exit codes: 0; 1 where losses differ by more than the tolerance or a run fails; 2 usage.
 
-Run it with the Python that has torch, transformers 4.x, deepspeed and ninja, on a machine with nothing else to do.
+Run it with the Python that has torch, transformers 4.x, and for DeepSpeed deepspeed and ninja, on a machine with nothing else to do.
 """
 
 import argparse
@@ -28,10 +29,11 @@ import tempfile
 import threading
 import time
 
-from peer_deepspeed import WARMUP_STEPS, cpu_model
+from peer_work import WARMUP_STEPS, cpu_model
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+PEERS = {"deepspeed": ("DeepSpeed", range(4)), "fsdp": ("FSDP2", (2, 3))}  # name in the table, stages
 TOLERANCE = 1e-3  # of a loss; in bf16 the two round in different places, and keep within it for some steps
 
 
@@ -41,9 +43,10 @@ class Failed(Exception):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--peer", choices=PEERS, default="deepspeed")
     parser.add_argument("--shape", nargs="+", default=["gpt2-45m"], help="names of configs/bench; gpt2-45m llama-50m")
     parser.add_argument("--dtype", nargs="+", choices=("fp32", "bf16"), default=["fp32"])
-    parser.add_argument("--stage", nargs="+", type=int, choices=range(4), default=[0, 1, 2, 3])
+    parser.add_argument("--stage", nargs="+", type=int, choices=range(4), help="default: all that the peer has")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5, help=f"of each run; the first {WARMUP_STEPS} are not timed")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, help=f"of a loss; default: {TOLERANCE:g}")
@@ -53,6 +56,10 @@ def arguments():
     parser.add_argument("--json", type=pathlib.Path, help="also write every step of every run")
     parser.add_argument("--work", type=pathlib.Path, help="keep the runs in this new folder")
     args = parser.parse_args()
+    name, stages = PEERS[args.peer]
+    args.stage = args.stage or list(stages)
+    if not set(args.stage) <= set(stages):
+        parser.error(f"--stage: {name} has {' '.join(map(str, stages))}")
     if args.steps <= WARMUP_STEPS or args.rounds < 1:
         parser.error(f"--steps of at least {WARMUP_STEPS + 1} and --rounds of at least 1")
     for shape in args.shape:
@@ -175,7 +182,7 @@ def run_sluice(case, args, env, dtype, folder):
 def run_peer(case, args, env, folder):
     """On the configuration that the run of sluice left in `folder`."""
     weights = args.work / f"{case['shape']}.safetensors"
-    command = [sys.executable, "-B", HERE / "peer_deepspeed.py", folder, "--weights", weights]
+    command = [sys.executable, "-B", HERE / f"peer_{args.peer}.py", folder, "--weights", weights]
     out, peak = run(command, folder.with_suffix(".peer.log"), args, env)
     result = json.loads(out.splitlines()[-1])
     result["peak_rss_bytes"] = peak
@@ -205,7 +212,7 @@ def disagreement(ours, theirs, args):
     for step, (a, b) in enumerate(zip(ours["loss"], theirs["loss"]), start=1):
         if not abs(a - b) <= args.tolerance:  # a NaN is wrong too
             return (
-                f"the losses differ by {abs(a - b):.2g} at step {step} (sluice {a:.6f}, deepspeed {b:.6f}), more than "
+                f"the losses differ by {abs(a - b):.2g} at step {step} (sluice {a:.6f}, {args.peer} {b:.6f}), more than "
                 f"{args.tolerance:g}: the two do not do the same work, and their times say nothing"
             )
     return None
@@ -239,15 +246,16 @@ def compare(case, args, env):
     from_fp32 = None
     if case["dtype"] != "fp32":
         exact = run_sluice(case, args, env, "fp32", case["dir"] / "as-fp32")["loss"]
-        sides = {"sluice": ours, "deepspeed": theirs}
+        sides = {"sluice": ours, args.peer: theirs}
         from_fp32 = {side: largest_distance(runs[0]["loss"], exact) for side, runs in sides.items()}
     mine, peers = summary(ours), summary(theirs)
     return {
         "shape": case["shape"],
+        "peer": args.peer,
         "dtype": case["dtype"],
         "stage": case["stage"],
         "sluice": mine | {"runs": ours},
-        "deepspeed": peers | {"runs": theirs},
+        args.peer: peers | {"runs": theirs},
         "tokens_per_s_ratio": round(peers["step_ms_median"] / mine["step_ms_median"], 3),
         "tokens_per_s_ratio_of_rounds": [round(ratio, 3) for ratio in ratios],
         "peak_rss_ratio": round(mine["peak_rss_bytes"] / peers["peak_rss_bytes"], 3) if peers["peak_rss_bytes"] else None,
@@ -258,16 +266,17 @@ def compare(case, args, env):
 
 
 HEADER = """\
-| shape | dtype | ZeRO | Sluice, ms | DeepSpeed, ms | tokens/s, ratio | Sluice peak | DeepSpeed peak | ratio | losses |
+| shape | dtype | ZeRO | Sluice, ms | {peer}, ms | tokens/s, ratio | Sluice peak | {peer} peak | ratio | losses |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
 
 
 def row(result):
-    a, b = result["sluice"], result["deepspeed"]
+    peer = result["peer"]
+    a, b = result["sluice"], result[peer]
     rounds = result["tokens_per_s_ratio_of_rounds"]
     distances = f"{result['max_loss_difference']:.1e}"
     if exact := result["max_loss_difference_from_fp32"]:
-        distances += f" (from fp32: {exact['sluice']:.1e}, {exact['deepspeed']:.1e})"
+        distances += f" (from fp32: {exact['sluice']:.1e}, {exact[peer]:.1e})"
     cells = [
         result["shape"], result["dtype"], str(result["stage"]),
         *(f"{side['step_ms_median']:.0f} ± {side['step_ms_mad']:.0f}" for side in (a, b)),
@@ -289,7 +298,7 @@ def write_json(results, args, env):
 def compare_all(args, env):
     """Prints a row for each stage and type; returns how many failed, which does not keep the others from running."""
     results, failures = [], 0
-    print(HEADER, flush=True)
+    print(HEADER.format(peer=PEERS[args.peer][0]), flush=True)
     for shape, dtype, stage in itertools.product(args.shape, args.dtype, args.stage):
         name = f"{shape} {dtype} ZeRO-{stage}"
         folder = args.work / name.replace(" ", "-")

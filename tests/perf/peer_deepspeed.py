@@ -18,40 +18,18 @@ AVX512_CORE_BF16; compare.py finds that out itself.
 
 import argparse
 import importlib.metadata
-import json
-import os
-import pathlib
-import resource
-import statistics
-import sys
-import time
 
-import run_rules
-
-WARMUP_STEPS = 2
+import peer_work
 
 
 def arguments():
     parser = argparse.ArgumentParser(description="DeepSpeed on the work of a run of sluice; prints JSON.")
-    parser.add_argument("run", type=pathlib.Path, help="the run's output.dir")
-    parser.add_argument("--stage", type=int, choices=range(4), help="default: the run's")
-    parser.add_argument("--dtype", choices=("fp32", "bf16"), help="default: the run's")
-    parser.add_argument("--steps", type=int, help=f"default: the run's; the first {WARMUP_STEPS} are not timed")
-    parser.add_argument("--weights", type=pathlib.Path, help="initial weights, made where missing; default: in the run")
+    peer_work.add_arguments(parser, range(4))
     parser.add_argument("--offload", choices=("none", "cpu", "nvme"), default="none")
     parser.add_argument("--offload-what", choices=("optimizer", "all"), help="default: all at stage 3, else optimizer")
     parser.add_argument("--nvme-path", help="folder for --offload nvme")
-    args = parser.parse_args()
-    args.config = read_config(parser, args.run)
-    if args.stage is None:
-        args.stage = args.config["zero"]["stage"]
-    args.dtype = args.dtype or args.config["train"]["dtype"]
-    args.steps = args.steps or args.config["train"]["steps"]
-    args.ranks = args.config["launch"]["nproc"]
-    args.weights = args.weights or args.run / "initial.safetensors"
+    args = peer_work.parse(parser)
     args.offload_what = args.offload_what or ("all" if args.stage == 3 else "optimizer")
-    if args.steps <= WARMUP_STEPS:
-        parser.error(f"{args.steps} steps: at least {WARMUP_STEPS + 1}, as the first {WARMUP_STEPS} only warm up")
     if args.offload != "none" and args.offload_what == "all" and args.stage != 3:
         parser.error("--offload-what all needs --stage 3: DeepSpeed offloads parameters there only")
     if args.offload != "none" and args.stage == 0:
@@ -59,46 +37,6 @@ def arguments():
     if args.offload == "nvme" and (args.stage != 3 or not args.nvme_path):
         parser.error("--offload nvme needs --stage 3 and --nvme-path")
     return args
-
-
-def read_config(parser, run):
-    """The run's resolved configuration, if it is one that this file repeats exactly."""
-    import yaml
-
-    try:
-        config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    except OSError as error:
-        parser.error(f"{error}; run ./sluice train first, with output.dir={run}")
-    model, data, train = config["model"], config["data"], config["train"]
-    wanted = [
-        ("model.type", model["type"], ("gpt2", "llama")),
-        ("model.dropout", float(model["dropout"]), (0.0,)),
-        ("model.rope_scaling", model["rope_scaling"], ("none",)),
-        ("model.attention_bias", model["attention_bias"], ("auto",)),
-        ("data.train", data["train"], ([],)),
-        ("data.split", [float(share) for share in data["split"]][1], (0.0,)),
-        ("train.global_batch", train["global_batch"], ("auto",)),
-        ("train.dtype", train["dtype"], ("fp32", "bf16")),
-        ("train.clip > 0", float(train["clip"]) > 0, (True,)),
-        ("schedule.type", config["schedule"]["type"], ("constant",)),
-        ("schedule.warmup_steps", config["schedule"]["warmup_steps"], (0,)),
-        ("launch.threads", config["launch"]["threads"], (1,)),
-        ("launch.nproc given", config["launch"]["nproc"] != "auto", (True,)),
-    ]
-    for key, value, possible in wanted:
-        if value not in possible:
-            expected = " or ".join(str(p) for p in possible)
-            parser.error(f"{run}/config.yaml has {key} = {value}, but DeepSpeed is only set up here for {expected}")
-    if model["type"] == "gpt2" and model["tie_embeddings"] is not True:
-        parser.error(f"{run}/config.yaml: transformers ties the head of a gpt2")
-    return config
-
-
-def launch(args):
-    """Becomes torchrun, which starts this file once per rank and ends all when one fails."""
-    os.environ |= {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={args.ranks}"]
-    os.execv(sys.executable, [*run, *sys.argv])
 
 
 def deepspeed_config(args):
@@ -121,71 +59,6 @@ def deepspeed_config(args):
     }
 
 
-def given(value, default):
-    return default if value == "auto" else value
-
-
-def make_model(m):
-    """The section `model` as transformers builds it."""
-    import transformers
-
-    eps = float(given(m["norm_eps"], 1e-5))
-    if m["type"] == "gpt2":
-        shape = transformers.GPT2Config(
-            n_layer=m["layers"], n_embd=m["hidden"], n_head=m["heads"], n_inner=given(m["ffn"], None),
-            n_positions=m["seq"], vocab_size=m["vocab"], layer_norm_epsilon=eps, use_cache=False,
-            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="sdpa",
-        )  # fmt: skip
-        return transformers.GPT2LMHeadModel(shape)
-    shape = transformers.LlamaConfig(
-        num_hidden_layers=m["layers"], hidden_size=m["hidden"], num_attention_heads=m["heads"],
-        num_key_value_heads=given(m["kv_heads"], m["heads"]), head_dim=given(m["head_dim"], m["hidden"] // m["heads"]),
-        intermediate_size=given(m["ffn"], (8 * m["hidden"] // 3 + 63) // 64 * 64), vocab_size=m["vocab"],
-        max_position_embeddings=m["seq"], rms_norm_eps=eps, rope_theta=float(m["rope_theta"]),
-        tie_word_embeddings=m["tie_embeddings"], use_cache=False, attn_implementation="sdpa",
-    )  # fmt: skip
-    return transformers.LlamaForCausalLM(shape)
-
-
-def initial_weights(model, config):
-    """name -> tensor, as runtime/model/model_spec.cpp draws them."""
-    import torch
-    from transformers.pytorch_utils import Conv1D
-
-    std = float(config["model"]["init_std"])
-    residual_std = std / (2.0 * config["model"]["layers"]) ** 0.5
-    turned = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, Conv1D)}
-    weights = {}
-    for name, parameter in model.named_parameters():
-        if parameter.dim() == 1:
-            weights[name] = torch.full_like(parameter, 0.0 if name.endswith("bias") else 1.0).detach()
-            continue
-        into_stream = name.endswith(("c_proj.weight", "o_proj.weight", "down_proj.weight"))
-        ours = name.removeprefix("transformer.")
-        drawn = run_rules.normal(config["train"]["seed"], ours, parameter.numel(), residual_std if into_stream else std)
-        drawn = torch.from_numpy(drawn)
-        # Ours are [out, in] throughout, a Conv1D's [in, out].
-        rows, columns = parameter.shape
-        weights[name] = drawn.view(columns, rows).t().contiguous() if name in turned else drawn.view(rows, columns)
-    return weights
-
-
-def load_initial_weights(model, args, rank):
-    """Rank 0 draws them (some seconds) unless the file is there."""
-    import safetensors.torch
-    import torch.distributed as dist
-
-    if rank == 0 and not args.weights.exists():
-        unfinished = args.weights.with_suffix(".unfinished")
-        safetensors.torch.save_file(initial_weights(model, args.config), unfinished)
-        unfinished.rename(args.weights)
-    dist.barrier()
-    left = model.load_state_dict(safetensors.torch.load_file(args.weights), strict=False)
-    tied = set(dict(model.named_parameters(remove_duplicate=False))) - set(dict(model.named_parameters()))
-    if left.unexpected_keys or set(left.missing_keys) - tied:
-        raise SystemExit(f"{args.weights} is of another model: {left}; remove it")
-
-
 def set_masters(engine, args):
     """DeepSpeed takes its fp32 masters from weights rounded to bf16.  On that grid an update below half a step of it changes
     no weight (0.2 in the loss of step 2 at lr 3e-5), so the masters get the values that were rounded, as ours have."""
@@ -205,128 +78,45 @@ def set_masters(engine, args):
             first += parameter.numel()
 
 
-def build_engine(args, rank):
-    import deepspeed
+class Engine:
+    """DeepSpeed's engine."""
 
-    model = make_model(args.config["model"])
-    load_initial_weights(model, args, rank)
-    decay = float(args.config["optimizer"]["weight_decay"])
-    groups = [
-        {"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": decay},
-        {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0},
-    ]
-    count = sum(p.numel() for p in model.parameters())
-    engine, *_ = deepspeed.initialize(model=model, model_parameters=groups, config=deepspeed_config(args))
-    if args.stage == 0 and args.dtype == "bf16":
-        # Here DeepSpeed makes the moments by an update with zero gradients and counts it, so that each bias correction to
-        # come is that of the step after (at lr 3e-4 0.03 in the loss of step 3).  Without moments the first update is
-        # step 1.
-        engine.basic_optimizer.state.clear()
-    if args.dtype == "bf16":
-        set_masters(engine, args)
-    return engine, count
+    def __init__(self, args):
+        import deepspeed
 
+        self.args = args
+        deepspeed.init_distributed(dist_backend="gloo")
 
-def train_step(engine, ids):
-    import torch.nn.functional as F
+    def build(self, model):
+        import deepspeed
 
-    logits = engine(input_ids=ids[:, :-1]).logits
-    loss = F.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten())
-    engine.backward(loss)
-    engine.step()
-    return loss.detach()
+        args, decay = self.args, float(self.args.config["optimizer"]["weight_decay"])
+        self.engine, *_ = deepspeed.initialize(
+            model=model, model_parameters=peer_work.decayed_groups(model, decay), config=deepspeed_config(args)
+        )
+        if args.stage == 0 and args.dtype == "bf16":
+            # Here DeepSpeed makes the moments by an update with zero gradients and counts it, so that each bias correction to
+            # come is that of the step after (at lr 3e-4 0.03 in the loss of step 3).  Without moments the first update is
+            # step 1.
+            self.engine.basic_optimizer.state.clear()
+        if args.dtype == "bf16":
+            set_masters(self.engine, args)
 
+    def step(self, ids):
+        loss = peer_work.loss_of(self.engine, ids)
+        self.engine.backward(loss)
+        self.engine.step()
+        return loss.detach()
 
-def peak_rss_bytes():
-    with open("/proc/self/status", encoding="ascii") as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
+    def grad_norm(self):
+        norm = self.engine.get_global_grad_norm()  # None of stage 0 in fp32
+        return None if norm is None else float(norm)
 
-
-def preemptions():
-    """How often the kernel took the CPU away from this process: large when the machine is shared, and then no
-    time is worth keeping."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-
-
-def cpu_model():
-    with open("/proc/cpuinfo", encoding="utf-8") as info:
-        return next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")), "unknown")
-
-
-def train(args, engine, rank):
-    """Losses, gradient norms and times of the steps; a step's time is rank 0's, from barrier to barrier."""
-    import torch
-    import torch.distributed as dist
-
-    model, settings = args.config["model"], args.config["train"]
-    source = run_rules.TokenRows(args.config["data"]["cache_dir"], model["seq"], settings["seed"])
-    batch = settings["micro_batch"]
-    losses, norms, step_ms, step_cpu_ms = [], [], [], []
-    for step in range(1, args.steps + 1):
-        ids = torch.from_numpy(source.rows(step, args.ranks * batch, rank * batch, batch))
-        dist.barrier()
-        start, cpu_start = time.perf_counter(), time.process_time()
-        loss = train_step(engine, ids)
-        dist.barrier()
-        step_ms.append(round(1000 * (time.perf_counter() - start), 1))
-        step_cpu_ms.append(round(1000 * (time.process_time() - cpu_start), 1))
-        loss = loss.float()
-        dist.all_reduce(loss)
-        losses.append(loss.item() / args.ranks)
-        norm = engine.get_global_grad_norm()  # None of stage 0 in fp32
-        norms.append(None if norm is None else float(norm))
-    return {"loss": losses, "grad_norm": norms, "step_ms": step_ms, "step_cpu_ms": step_cpu_ms}
-
-
-def measure(args):
-    """One rank.  Returns what rank 0 prints."""
-    import deepspeed
-    import torch
-    import torch.distributed as dist
-
-    torch.set_num_threads(1)
-    deepspeed.init_distributed(dist_backend="gloo")
-    rank = dist.get_rank()
-    engine, parameters = build_engine(args, rank)
-    preempted = preemptions()
-    trained = train(args, engine, rank)
-    preempted = preemptions() - preempted
-    peaks = [None] * args.ranks
-    dist.all_gather_object(peaks, peak_rss_bytes())
-    dist.destroy_process_group()
-    timed = trained["step_ms"][WARMUP_STEPS:]
-    median = statistics.median(timed)
-    tokens = args.ranks * args.config["train"]["micro_batch"] * args.config["model"]["seq"]
-    result = {"peer": "deepspeed", "stage": args.stage, "dtype": args.dtype, "offload": args.offload}
-    if args.offload != "none":
-        result["offload_what"] = args.offload_what
-    return rank, result | {
-        "ranks": args.ranks,
-        "threads_per_rank": torch.get_num_threads(),
-        "parameters": parameters,
-        "step_ms_median": median,
-        "step_ms_mad": round(statistics.median(abs(t - median) for t in timed), 1),
-        "tokens_per_s": round(1000 * tokens / median, 1),
-        "peak_rss_bytes": peaks,
-        **trained,
-        "preemptions": preempted,
-        "optimizer": type(getattr(engine.optimizer, "optimizer", engine.optimizer)).__name__,
-        "cpu": cpu_model(),
-        "cpus": os.cpu_count(),
-        "versions": {name: importlib.metadata.version(name) for name in ("torch", "transformers", "deepspeed")},
-    }
-
-
-def main():
-    args = arguments()
-    if "RANK" not in os.environ:
-        launch(args)
-    json_out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # DeepSpeed logs to stdout, its compiler too
-    rank, result = measure(args)
-    if rank == 0:
-        print(json.dumps(result), file=json_out, flush=True)
+    def about(self):
+        optimizer = getattr(self.engine.optimizer, "optimizer", self.engine.optimizer)
+        offload = {"offload": self.args.offload} | ({"offload_what": self.args.offload_what} if self.args.offload != "none" else {})
+        return {"peer": "deepspeed", "deepspeed": importlib.metadata.version("deepspeed"), "optimizer": type(optimizer).__name__} | offload
 
 
 if __name__ == "__main__":
-    main()
+    peer_work.main(arguments(), Engine, {"DS_ACCELERATOR": "cpu"})
