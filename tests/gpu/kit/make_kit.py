@@ -4,7 +4,7 @@
 Usage: make_kit.py [--build FOLDER] OUT
 
 OUT gets kit.tar.xz (the program, its CUDA module, the tests that want a GPU, the shared libraries that such a machine lacks),
-run_kit.py with programs.py, and peers/, which trains PyTorch and DeepSpeed beside.  Nothing is compiled on the other machine.  Build first:
+run_kit.py with programs.py, and peers/, which trains PyTorch, FSDP2 and DeepSpeed beside.  Nothing is compiled on the other machine.  Build first:
 
     ./sluice build sluice_cli sluice_test_cuda_kernels sluice_test_engine_gpu_tiers sluice_test_engine_device_access \\
         sluice_test_runtime_doctor sluice_test_parallel
