@@ -153,7 +153,7 @@ struct ShardShape {
 }
 // Number of owned elements, from the first on, whose states are and are updated on the device.
 [[nodiscard]] std::int64_t device_elems(const ShardShape& shape, int g);
-// Number of owned elements whose states are on placement.optimizer, off-device.
+// Number of owned elements whose states are off the device, on optimizer_tier().
 [[nodiscard]] inline std::int64_t off_device_elems(const ShardShape& shape, int g) {
   return is_frozen(shape, g) ? 0 : owned_elems(shape, g) - device_elems(shape, g);
 }

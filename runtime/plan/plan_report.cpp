@@ -131,8 +131,11 @@ std::string waits_text(const RunPlan& plan) {
   const bool one_forward = !shape.layer_major && shape.micro_batches > 1;
   std::string cures;
   if (one_forward) cures += "; train.accumulation_order: layer puts all forwards beside them";
-  const auto last = static_cast<int>(shape.groups.size()) - 1;
-  if (!shape.placement.speculate && may_speculate(shape, last)) {
+  bool may = false;
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    may = may || may_speculate(shape, g);
+  }
+  if (!shape.placement.speculate && may) {
     cures += "; offload.speculate: auto begins them under the last backward";
   }
   if (cures.empty()) return "";

@@ -48,6 +48,9 @@ class Advice {
         for_host();
         break;
       case Tier::kNvme:
+        if (shape_.placement.optimizer == Tier::kNvme && !shape_.placement.image) {
+          set("offload.host_fraction=<more>");
+        }
         move_all(Tier::kNvme, "host");
         if (shape_.placement.image) set("offload.image=false");
         if (shape_.stage == 0 && shape_.dp > 1) set("zero.stage=1");

@@ -92,7 +92,7 @@ void place(EngineOptions& options, const Rung& rung) {
   options.offload.gradients = rung.gradients;
   options.offload.parameters = rung.parameters;
   if (rung.optimizer == Tier::kDevice) options.offload.speculate = Speculation::kNever;
-  if (rung.optimizer != Tier::kNvme) options.offload.host_fraction = 0;
+  options.offload.host_fraction = 0;  // the search fills what the host has left
   if (rung.optimizer == Tier::kDevice || rung.gradients != Tier::kDevice ||
       rung.parameters != Tier::kDevice) {
     options.offload.device_fraction = 0;

@@ -188,8 +188,8 @@ TEST(Speculation, IsRedoneWhereAStepIsClippedAndNotTriedWhereEachIs) {
         const auto tier = static_cast<Tier>(tiers / 2);
         speculate(clipped, folder, kOffDevice[tiers % 2]);
         if (dtype == DType::kBFloat16 && tier == Tier::kDevice && !slow_tests()) continue;
-        clipped.offload.parameters = tier;
-        clipped.offload.gradients = tier;
+        clipped.offload.parameters = clipped.offload.gradients = tier;
+        clipped.offload.host_fraction = tier == Tier::kHost ? 0.4 : 0;  // where states are on NVMe
         if (master_is_read(clipped)) continue;
         const EarlyRun early = train(clipped, kMany);
         expect_same_bits(early.result, oracle.result, "clip " + std::to_string(clip));

@@ -29,11 +29,19 @@ TEST(Tiers, AShareOnTheDeviceAndEveryRingAreBitIdentical) {
     options.offload.nvme_path = {folder.path().string()};
     options.zero.stage = 2;
     options.offload.optimizer = Tier::kNvme;
+    options.offload.host_fraction = 0.6;
     for (const double device : {0.0, 0.4}) {
       options.offload.device_fraction = device;
-      options.offload.host_fraction = 0.6;
       expect_same_bits(train_world(options, kTierSteps, Wire::kLocal), oracle,
                        "in part on the device, the host and NVMe");
+    }
+    for (const Tier rest : {Tier::kHost, Tier::kNvme}) {
+      EngineOptions away = options;
+      away.zero.stage = 3;
+      away.offload.device_fraction = 0;
+      away.offload.parameters = away.offload.gradients = rest;
+      expect_same_bits(train_world(away, kTierSteps, Wire::kLocal), oracle,
+                       "in part on the host, the rest on " + name_of_tier(rest));
     }
     options.offload.host_fraction = 0;
     for (const Tier tier : {Tier::kHost, Tier::kNvme}) {

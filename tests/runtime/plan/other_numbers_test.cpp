@@ -69,13 +69,15 @@ TEST(OtherNumbers, MomentsInBf16WhereTheHostHoldsNoOthers) {
   SearchResult result = card.search();
   ASSERT_TRUE(result.any_fits);
   for (const Suggestion& s : result.suggestions) EXPECT_FALSE(has(s, kMoments));
-  ASSERT_EQ(result.others.size(), 1U) << suggestions_text(result);
-  const Suggestion& other = result.others.front();
-  EXPECT_TRUE(has(other, kMoments));
-  EXPECT_TRUE(other.plan.fits());
-  EXPECT_LE(other.plan.time.step_s, 0.9 * result.suggestions.front().plan.time.step_s);
-  EXPECT_EQ(card.planner.plan({other.options, card.question.budgets}).time.step_s,
-            other.plan.time.step_s);
+  const auto narrow = std::ranges::find(result.others, "bf16 moments", &Suggestion::with);
+  ASSERT_NE(narrow, result.others.end()) << suggestions_text(result);
+  EXPECT_TRUE(has(*narrow, kMoments));
+  for (const Suggestion& other : result.others) {  // gradients in bf16 leave room for states too
+    EXPECT_TRUE(other.plan.fits());
+    EXPECT_LE(other.plan.time.step_s, 0.9 * result.suggestions.front().plan.time.step_s);
+    EXPECT_EQ(card.planner.plan({other.options, card.question.budgets}).time.step_s,
+              other.plan.time.step_s);
+  }
   EXPECT_NE(suggestions_text(result).find("\nwith bf16 moments (other numbers):\n"),
             std::string::npos)
       << suggestions_text(result);

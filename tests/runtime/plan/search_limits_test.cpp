@@ -74,6 +74,12 @@ TEST(SearchLimits, TheHostHoldsWhatItCanOfStatesOnNvme) {
   EXPECT_LT(best.plan.time.step_s, 0.8 * plain.time.step_s);
   EXPECT_LE(best.plan.peak(Tier::kHost), question.budgets.host);
   for (const Suggestion& s : result.suggestions) EXPECT_TRUE(s.plan.fits());
+  // A share that is too large becomes one that fits.
+  options.offload.host_fraction = 0.9;
+  ASSERT_GT(planner.plan(question).missing(), 0);
+  const SearchResult less = suggest(planner, question, limits);
+  ASSERT_TRUE(less.any_fits) << suggestions_text(less);
+  EXPECT_EQ(less.suggestions.front().options.offload.host_fraction, share);
 }
 
 }  // namespace
