@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/model/counting_allocator.hpp"
@@ -44,9 +45,11 @@ TEST(Fp32Matmul, IsNeverLessExactThanTheNativeProduct) {
       EXPECT_LT(error, rounding) << what;
     }
     for (Tensor Products::*part : {&Products::grad, &Products::grad_twice}) {
+      // Not rounded to bf16. Where the native ones are not either, both are sums in fp32, each in
+      // an order of its own.
       const double error = relative_error(ours.*part, want.*part);
-      EXPECT_LE(error, relative_error(native.*part, want.*part)) << what;
-      EXPECT_LT(error, 1e-6) << what;  // not rounded to bf16
+      EXPECT_LE(error, std::max(relative_error(native.*part, want.*part), 1e-7)) << what;
+      EXPECT_LT(error, 1e-6) << what;
     }
   }
 }
