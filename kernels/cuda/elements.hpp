@@ -113,14 +113,19 @@ SLUICE_BODY Pack<T> widen(const RawPack<T>& raw) {
   for (int j = 0; j < Pack<T>::kSize; ++j) pack.v[j] = widen(raw.v[j]);
   return pack;
 }
-// Two elements a word, one instruction each: nvcc takes two for the upper one, as a 16-bit value.
+
+// The two bf16 of a word, one instruction each: nvcc takes two for the upper one, as a 16-bit
+// value.
+SLUICE_BODY float low_value(std::uint32_t word) { return from_bits(word << 16); }
+SLUICE_BODY float high_value(std::uint32_t word) { return from_bits(word & 0xffff0000U); }
+
 SLUICE_BODY Pack<Bf16> widen(const RawPack<Bf16>& raw) {
   std::uint32_t words[sizeof raw / 4];
   memcpy(words, &raw, sizeof raw);
   Pack<Bf16> pack;
   for (int k = 0; k < Pack<Bf16>::kSize / 2; ++k) {
-    pack.v[2 * k] = from_bits(words[k] << 16);
-    pack.v[2 * k + 1] = from_bits(words[k] & 0xffff0000U);
+    pack.v[2 * k] = low_value(words[k]);
+    pack.v[2 * k + 1] = high_value(words[k]);
   }
   return pack;
 }

@@ -72,9 +72,6 @@ SLUICE_BODY std::uint32_t encode4(const float (&x)[4], float scale) {
 #endif
 }
 
-SLUICE_BODY float low_value(std::uint32_t word) { return from_bits(word << 16); }
-SLUICE_BODY float high_value(std::uint32_t word) { return from_bits(word & 0xffff0000U); }
-
 // The matrix as runs of neighbours in memory: its rows, or pieces of a matrix without gaps.
 struct Fp8Runs {
   SLUICE_BODY explicit Fp8Runs(const Fp8Operand& a) : total(a.rows * a.columns) {
