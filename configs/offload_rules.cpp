@@ -109,12 +109,9 @@ class OffloadRules {
   }
 
   void check_host_fraction() {
-    const double fraction = offload_.host_fraction;
-    if (fraction == 0 || offload_.optimizer != Tier::kNvme) return;
-    if (fraction == 1) {
-      broken("offload.host_fraction",
-             "1 is all of the optimizer: set offload.optimizer: host, or a share below 1");
-    }
+    if (offload_.host_fraction < 1) return;
+    broken("offload.host_fraction",
+           "1 is all of the optimizer: set offload.optimizer: host, or a share below 1");
   }
 
   void check_speculation() {
@@ -143,9 +140,7 @@ class OffloadRules {
       return;
     }
     check_image_has("offload.device_fraction", offload_.device_fraction, "device");
-    if (offload_.optimizer == Tier::kNvme) {
-      check_image_has("offload.host_fraction", offload_.host_fraction, "host");
-    }
+    check_image_has("offload.host_fraction", offload_.host_fraction, "host");
   }
 
   void check_image_has(const std::string& key, double fraction, const std::string& tier) {

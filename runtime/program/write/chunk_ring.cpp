@@ -50,6 +50,7 @@ ChunkRing::ChunkRing(ProgramBuilder& builder, const StepShape& shape)
   check(slots > 0 && placement.chunk_elems > 0, "the ring of chunks has slots");
   Program& program = builder.program();
   program.image = placement.image && placement.optimizer == Tier::kNvme;
+  int turn = 0;
   for (const int g : groups_by_first_use(shape)) {
     const std::int64_t owned = owned_elems(shape, g);
     nth(begins_, g) = static_cast<int>(program.chunks.size());
@@ -63,11 +64,11 @@ ChunkRing::ChunkRing(ProgramBuilder& builder, const StepShape& shape)
       program.chunks.push_back({.group = g,
                                 .begin = at,
                                 .elems = elems,
-                                .slot = in_ring ? in_ring_ % slots : -1,
+                                .slot = in_ring ? turn % slots : -1,
                                 .second = program.image,
                                 .on_disk = on_disk});
-      turns_.push_back(in_ring_);
-      in_ring_ += in_ring ? 1 : 0;
+      turns_.push_back(turn);
+      turn += in_ring ? 1 : 0;
       at += elems;
     }
     nth(ends_, g) = static_cast<int>(program.chunks.size());

@@ -56,7 +56,6 @@ class ChunkRing {
   const StepShape& shape_;
   std::vector<int> begins_;  // by group
   std::vector<int> ends_;
-  int in_ring_ = 0;                             // chunks with a slot
   std::vector<int> turns_;                      // by chunk
   std::vector<OpId> written_;                   // by chunk
   std::vector<std::vector<OpId>> state_users_;  // by slot; then by chunk, of those without a slot
