@@ -103,8 +103,9 @@ TEST_F(Tiers, ABudgetThatIsTooSmallIsRefusedBeforeAnythingStarts) {
        "nvme",
        {"memory.nvme: a step needs 1.00 MiB a rank, 512 KiB more than the budget of 512 KiB, its "
         "share of the host's (2 ranks).\n  largest: moments ",
-        "\n  to need less: --set offload.optimizer=host, --set offload.parameters=host, --set "
-        "offload.gradients=host, --set offload.activations=host, --set memory.nvme=<more>\n"}},
+        "\n  to need less: --set offload.host_fraction=<more>, --set offload.optimizer=host, --set "
+        "offload.parameters=host, --set offload.gradients=host, --set offload.activations=host, "
+        "--set memory.nvme=<more>\n"}},
   };
   for (const auto& row : rows) {
     const Finished run = train("run", everything_on(row.tier) + " --set " + row.budget);
