@@ -126,7 +126,7 @@ void expect_same_bits(const Rule& rule, std::int64_t n, DType moments) {
   EXPECT_EQ(split.weights, whole.weights) << n;
   EXPECT_EQ(bits_of(joined(split.weights, split.remainders)), bits_of(whole.master)) << n;
   for (std::size_t k = 0; k < rule.moments; ++k) {
-    EXPECT_EQ(split.moment[k], whole.moment[k]) << n << ", moment " << k;
+    EXPECT_TRUE(same_bytes(split.moment[k], whole.moment[k])) << n << ", moment " << k;
   }
 }
 
@@ -172,10 +172,13 @@ void expect_same_elsewhere(const Rule& rule, std::int64_t n, DType moments, bool
   EXPECT_EQ(before.weights, old.weights);
   EXPECT_EQ(after.weights, in_place.weights) << n;
   EXPECT_EQ(now.remainders, in_place.remainders) << n;
-  for (std::size_t k = 0; k < rule.moments; ++k) EXPECT_EQ(now.moment[k], in_place.moment[k]) << n;
+  for (std::size_t k = 0; k < rule.moments; ++k) {
+    EXPECT_TRUE(same_bytes(now.moment[k], in_place.moment[k])) << n;
+    if (!states) continue;
+    EXPECT_TRUE(same_bytes(before.moment[k], old.moment[k])) << n;
+  }
   if (!states) return;
   EXPECT_EQ(before.remainders, old.remainders);
-  EXPECT_EQ(before.moment, old.moment);
 }
 
 TEST(Remainder, AnUpdateElsewhereHasTheBitsOfOneInPlace) {

@@ -100,8 +100,9 @@ void expect_same_elsewhere(std::int64_t n, std::int64_t offset, std::span<const 
         States weights(n, DType::kBFloat16, std::max<std::int64_t>(weights_offset, 0));
         if (weights_offset >= 0) span.weights_out = weights.at(1);
         rule.update(span);
-        EXPECT_EQ(after.bytes(rule.moments), in_place.bytes(rule.moments)) << n << ", " << offset;
-        EXPECT_EQ(before.bytes(2), old);
+        EXPECT_TRUE(same_bytes(after.bytes(rule.moments), in_place.bytes(rule.moments)))
+            << n << ", " << offset;
+        EXPECT_TRUE(same_bytes(before.bytes(2), old));
         if (weights_offset < 0) continue;
         EXPECT_EQ(std::memcmp(weights.at(1), expected.data(), static_cast<std::size_t>(2 * n)), 0)
             << n << ", " << offset << ", " << weights_offset;
