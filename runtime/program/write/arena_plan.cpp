@@ -45,21 +45,21 @@ struct Slot {
 // program with millions of overlaps therefore needs no list of all overlaps.
 class Meetings {
  public:
-  // `slots` are sorted by birth and outlive this.
-  explicit Meetings(const std::vector<Slot>& slots) : slots_(slots), died_(slots.size()) {
+  // `slots` are sorted by birth.
+  explicit Meetings(const std::vector<Slot>& slots) : died_(slots.size()) {
+    for (const Slot& slot : slots) lives_.push_back(slot.life);
     std::vector<std::uint32_t> alive;
     for (std::size_t i = 0; i < slots.size(); ++i) {
       if (i % kEvery == 0) {
-        std::erase_if(alive,
-                      [&](std::uint32_t a) { return slots[a].life.end <= slots[i].life.begin; });
+        std::erase_if(alive, [&](std::uint32_t a) { return lives_[a].end <= lives_[i].begin; });
         begins_.push_back(checkpoints_.size());
         checkpoints_.insert(checkpoints_.end(), alive.begin(), alive.end());
       }
       alive.push_back(static_cast<std::uint32_t>(i));
       const auto later = std::upper_bound(
-          slots.begin() + static_cast<std::ptrdiff_t>(i), slots.end(), slots[i].life.end - 1,
-          [](int end, const Slot& slot) { return end < slot.life.begin; });
-      died_[i] = static_cast<std::size_t>(later - slots.begin());
+          lives_.begin() + static_cast<std::ptrdiff_t>(i), lives_.end(), lives_[i].end - 1,
+          [](int end, const Life& life) { return end < life.begin; });
+      died_[i] = static_cast<std::size_t>(later - lives_.begin());
     }
     begins_.push_back(checkpoints_.size());
   }
@@ -67,12 +67,12 @@ class Meetings {
   template <class F>
   void each(std::size_t i, const F& meets) const {
     const std::size_t checkpoint = i / kEvery;
-    const int birth = slots_[i].life.begin;
+    const int birth = lives_[i].begin;
     for (std::size_t c = begins_[checkpoint]; c < begins_[checkpoint + 1]; ++c) {
-      if (slots_[checkpoints_[c]].life.end > birth) meets(checkpoints_[c]);
+      if (lives_[checkpoints_[c]].end > birth) meets(checkpoints_[c]);
     }
     for (std::size_t other = checkpoint * kEvery; other < i; ++other) {
-      if (slots_[other].life.end > birth) meets(other);
+      if (lives_[other].end > birth) meets(other);
     }
     for (std::size_t other = i + 1; other < died_[i]; ++other) meets(other);
   }
@@ -80,7 +80,7 @@ class Meetings {
  private:
   static constexpr std::size_t kEvery = 64;
 
-  const std::vector<Slot>& slots_;
+  std::vector<Life> lives_;                 // by slot
   std::vector<std::size_t> died_;           // by slot: the first slot born after its death
   std::vector<std::uint32_t> checkpoints_;  // slots alive at the birth of every kEvery-th slot
   std::vector<std::size_t> begins_;         // begin of each checkpoint, then the end

@@ -331,17 +331,33 @@ void StepWriter::write_end() {
   if (!end.waits.empty()) builder_.emit(std::move(end));
 }
 
+// So many that further micro-batches take no more memory.
+int few_micro_batches(const StepShape& shape) {
+  if (shape.layer_major || shape.pipeline.schedule == PipelineSchedule::kGpipe) {
+    return shape.micro_batches;
+  }
+  return std::min(shape.micro_batches, 4 * shape.pipeline.stages);
+}
+
 // A GPU's scratch has many rows. Without slots of the same size beside it in the arena it is taken
 // only while the head runs, so that a backward's temporaries use the memory too. Where both forms
 // have one peak, that memory lets large temporaries find a hole. On the host the scratch is small,
 // and a slot costs no pages that the system has to make again.
 Program write_smaller(const StepShape& shape, Kind kind) {
-  if (!shape.on_gpu) return StepWriter(shape, {kind, HeadScratch::kSlot}).write();
-  Program taken = StepWriter(shape, {kind, HeadScratch::kTaken}).write();
-  if (kind == Kind::kEvaluate && !shape.frozen) return taken;  // the arena is the training's
-  Program slot = StepWriter(shape, {kind, HeadScratch::kSlot}).write();
+  const auto write = [kind](const StepShape& of, HeadScratch scratch) {
+    return StepWriter(of, {kind, scratch}).write();
+  };
+  if (!shape.on_gpu) return write(shape, HeadScratch::kSlot);
+  // An evaluation beside training has the arena of the training.
+  if (kind == Kind::kEvaluate && !shape.frozen) return write(shape, HeadScratch::kTaken);
   const auto peak = [](const Program& program) { return add_up(program, Tier::kDevice).peak(); };
-  return peak(taken) <= peak(slot) ? taken : slot;
+  StepShape few = shape;
+  few.micro_batches = few_micro_batches(shape);
+  Program taken = write(few, HeadScratch::kTaken);
+  Program slot = write(few, HeadScratch::kSlot);
+  const bool takes = peak(taken) <= peak(slot);
+  if (few.micro_batches == shape.micro_batches) return takes ? taken : slot;
+  return write(shape, takes ? HeadScratch::kTaken : HeadScratch::kSlot);
 }
 
 // Second places on the host have the room that the budget leaves. The operations of speculative
