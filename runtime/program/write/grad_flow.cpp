@@ -19,10 +19,14 @@ GradFlow::GradFlow(ProgramBuilder& builder, const StepShape& shape)
       shape_(shape),
       cutter_(shape.bucket_bytes, shape.dp),
       rounds_(shape.groups.size()),
-      stored_(shape.groups.size()) {}
+      stored_(shape.groups.size()) {
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    streams_.push_back(gradient_streams(shape, g));
+  }
+}
 
 int GradFlow::writes_of_round(int g) const {
-  if (gradient_streams(shape_, g) > 1) return 1;
+  if (nth(streams_, g) > 1) return 1;
   const auto writers = static_cast<int>(
       std::count_if(shape_.units.begin(), shape_.units.end(), [g](const UnitShape& u) {
         return std::find(u.groups.begin(), u.groups.end(), g) != u.groups.end();
@@ -129,7 +133,7 @@ void GradFlow::reduce(const std::vector<BucketPiece>& pieces, int micro_batch) {
   if (leaves) last = store(last, staging.front(), staging);
   std::vector<BucketPiece> whole;  // pieces of groups with one stream
   for (const BucketPiece& piece : pieces) {
-    if (gradient_streams(shape_, piece.group) == 1) whole.push_back(piece);
+    if (nth(streams_, piece.group) == 1) whole.push_back(piece);
   }
   if (shape_.stage == 0 && micro_batch + 1 == shape_.micro_batches && !whole.empty()) {
     Op gather{.kind = OpKind::kGatherGrads, .lane = Lane::kComm, .micro_batch = micro_batch};
@@ -148,7 +152,7 @@ void GradFlow::reduce(const std::vector<BucketPiece>& pieces, int micro_batch) {
     if (round.reduced < group.shard_elems) continue;
     reducing_.push_back(round);
     const bool last_sum = micro_batch + 1 == shape_.micro_batches && !group.add_replicas &&
-                          gradient_streams(shape_, piece.group) == 1;
+                          nth(streams_, piece.group) == 1;
     if (last_sum) summed_.push_back({piece.group, round.reductions});
   }
 }
@@ -257,7 +261,7 @@ void GradFlow::finish(Op& norm) {
   std::vector<OpId> gathered(rounds_.size(), -1);
   for (int g = 0; g < static_cast<int>(rounds_.size()); ++g) {
     // On NVMe the operation that reads the streams adds them.
-    if (gradient_streams(shape_, g) == 1 || shape_.placement.gradients == Tier::kNvme) continue;
+    if (nth(streams_, g) == 1 || shape_.placement.gradients == Tier::kNvme) continue;
     add_streams(g);
     if (shape_.stage > 0) continue;
     nth(gathered, g) = gather_sum(g);

@@ -77,6 +77,7 @@ class GradFlow {
   ProgramBuilder& builder_;
   const StepShape& shape_;
   BucketCutter cutter_;
+  std::vector<int> streams_;    // by group: gradient_streams()
   int open_micro_batch_ = 0;    // the micro-batch of the open bucket
   std::vector<Round> rounds_;   // by group: the newest
   std::deque<Round> reducing_;  // issued whole, not known to have completed; oldest first
