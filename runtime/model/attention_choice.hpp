@@ -68,7 +68,7 @@ struct AttentionCall {
 }
 
 // The operator that train.attention means. auto takes cuDNN's where it is known to be faster: on
-// Hopper (docs/benchmarks.md).
+// Hopper (docs/benchmarks-gpu.md).
 [[nodiscard]] inline AttentionBackend settled_attention(AttentionChoice choice,
                                                         const ModelOptions& options, DType dtype) {
   constexpr int kHopper = 90;

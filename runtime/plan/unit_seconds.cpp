@@ -161,7 +161,7 @@ class GpuSeconds {
 
  private:
   // The share of the rate of a copy in the device's memory that kernels of rows reach: 0.75 to 0.96
-  // on an H100, the largest of them 0.8 (docs/benchmarks.md, "Kernels of a step": shares of the
+  // on an H100, the largest of them 0.8 (docs/benchmarks-gpu.md, "Kernels of a step": shares of the
   // data sheet's rate, of which a copy reaches 0.9).
   static constexpr double kKernelShare = 0.8;
   static constexpr double kElem = 2;  // bytes

@@ -3,7 +3,7 @@
 
 Usage: beside_peers.py --python PYTHON [--only TEXT] [--keep FILE] [--sluice PROGRAM] [--libraries FOLDER]
 
-PYTHON has torch 2.11, transformers 5.24 and deepspeed (docs/benchmarks.md has the line of pip).  Prints a Markdown table; the rows of
+PYTHON has torch 2.11, transformers 5.24 and deepspeed (docs/benchmarks-gpu.md has the line of pip).  Prints a Markdown table; the rows of
 a mode end with Sluice's.  Memory, launches and waits are exact; of several ranks they are the largest.  Times are the host's alone,
 the median of the later steps: compare them within one run of this script.  FILE gets each row's figures; a second run of the script
 takes them from FILE.

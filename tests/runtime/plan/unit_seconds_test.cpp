@@ -130,9 +130,9 @@ void expect_measured(std::span<const MeasuredStep> steps, const char* profile, d
   }
 }
 
-// docs/benchmarks.md, "On an H100". The kernels of that day moved more bytes than today's: AdamW
-// took 20 ms of a step at 1.5B, not 16, and a block's backward read the rows before the activation
-// three times. So plans are up to a tenth faster.
+// docs/benchmarks-gpu.md, "On an H100". The kernels of that day moved more bytes than today's:
+// AdamW took 20 ms of a step at 1.5B, not 16, and a block's backward read the rows before the
+// activation three times. So plans are up to a tenth faster.
 TEST(UnitSeconds, OnAnH100AreThoseOfMeasuredSteps) {
   constexpr MeasuredStep kSteps[] = {{"124M", ModelType::kGpt2, 12, 768, 12, 16, 1, 35.6},
                                      {"345M", ModelType::kGpt2, 24, 1024, 16, 8, 1, 46.4},
@@ -145,7 +145,7 @@ TEST(UnitSeconds, OnAnH100AreThoseOfMeasuredSteps) {
   expect_measured(kSteps, "h100-sxm", 0.9, 1.02);
 }
 
-// docs/benchmarks.md, "On an H200".
+// docs/benchmarks-gpu.md, "On an H200".
 TEST(UnitSeconds, OnAnH200AreThoseOfMeasuredSteps) {
   constexpr MeasuredStep kSteps[] = {{"124M", ModelType::kGpt2, 12, 768, 12, 16, 1, 32.5},
                                      {"345M", ModelType::kGpt2, 24, 1024, 16, 8, 1, 41.9},
