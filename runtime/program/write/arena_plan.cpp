@@ -37,6 +37,7 @@ struct Slot {
   std::size_t buffer = 0;
   Life life;
   std::int64_t bytes = 0;
+  bool large = false;  // at least a sixteenth of the largest
   std::int64_t offset = 0;
 };
 
@@ -192,11 +193,14 @@ std::int64_t lower_bound(const std::vector<Slot>& slots) {
 std::vector<Slot> slots_of(const Program& program, const std::vector<Life>& lives, Tier tier,
                            std::int64_t align) {
   std::vector<Slot> slots;
+  std::int64_t largest = 0;
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     if (!program.buffers[b].in_arena || program.buffers[b].tier != tier) continue;
     check(lives[b].begin >= 0 && lives[b].end > lives[b].begin, "a slot without a life");
     slots.push_back({b, lives[b], round_up(program.buffers[b].bytes, align)});
+    largest = std::max(largest, slots.back().bytes);
   }
+  for (Slot& slot : slots) slot.large = slot.bytes >= largest / 16;
   std::stable_sort(slots.begin(), slots.end(),
                    [](const Slot& a, const Slot& b) { return a.life.begin < b.life.begin; });
   return slots;
@@ -218,6 +222,11 @@ std::int64_t assign_tier(Program& program, const std::vector<Life>& lives, Tier 
       },
       [](const Slot& a, const Slot& b) { return a.life.begin < b.life.begin; },
       [](const Slot& a, const Slot& b) { return a.life.end > b.life.end; },
+      // Small slots among large ones would make holes that no large one fits.
+      [](const Slot& a, const Slot& b) {
+        if (a.large != b.large) return a.large;
+        return a.large ? a.life.begin < b.life.begin : a.bytes > b.bytes;
+      },
   };
   const Meetings meetings(slots);
   std::vector<std::size_t> by_buffer(slots.size());

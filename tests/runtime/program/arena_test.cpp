@@ -102,6 +102,15 @@ TEST(Arena, AHoleIsUsed) {
   EXPECT_EQ(slots({{512, 0, 9}, {512, 0, 9}, {256, 0, 4}, {256, 5, 9}}).arena_bytes, 1280);
 }
 
+TEST(Arena, SmallSlotsMakeNoHolesBetweenLargeOnes) {
+  // At most 12288, 8192 and 256 are alive at once. Placed by size, two slots of 8192 lie above
+  // 12288.
+  const Program program =
+      slots({{8192, 1, 4}, {256, 3, 6}, {12288, 5, 6}, {8192, 6, 8}, {8192, 7, 9}, {12288, 9, 9}});
+  EXPECT_EQ(look_at(program).fault, "");
+  EXPECT_EQ(program.arena_bytes, 12288 + 8192 + 256);
+}
+
 TEST(Arena, RefusesASlotThatNeverDies) {
   Program program;
   program.ops.resize(1);
