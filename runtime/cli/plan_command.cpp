@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <optional>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "base/posix/atomic_file.hpp"
 #include "configs/validate.hpp"
 #include "parallel/comm/cuda_module.hpp"
@@ -124,7 +126,26 @@ bool has_state_on_host(const OffloadOptions& offload) {
        {offload.optimizer, offload.gradients, offload.parameters, offload.activations}) {
     if (tier == Tier::kHost) return true;
   }
-  return false;
+  return offload.optimizer == Tier::kNvme && offload.host_fraction > 0;
+}
+
+// Whole groups fill the share, so a small one may stay nearly empty. Empty: it does not.
+std::string describe_host_share(const OffloadOptions& offload, const StepShape& shape) {
+  if (offload.optimizer != Tier::kNvme || offload.host_fraction <= 0) return "";
+  double all = 0, on_host = 0, largest = 0;
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    const auto elems = static_cast<double>(off_device_elems(shape, g));
+    all += elems;
+    largest = std::max(largest, elems);
+    if (nth(shape.groups, g).states_on_host) on_host += elems;
+  }
+  if (all == 0 || on_host >= offload.host_fraction / 2 * all) return "";
+  std::array<char, 160> text{};
+  std::snprintf(text.data(), text.size(),
+                "offload.host_fraction: only whole groups of states are on the host, which makes "
+                "%.2g in place of %.2g; the largest group is %.2g",
+                on_host / all, offload.host_fraction, largest / all);
+  return text.data();
 }
 
 }  // namespace
@@ -176,6 +197,8 @@ int run_plan(const PlanCommand& command) {
   if (config.run.model.matmul == MatmulType::kFp8) {
     facts.notes.push_back(describe_fp8(machine.profile));
   }
+  const std::string share = describe_host_share(config.run.offload, plan.shape);
+  if (!share.empty()) facts.notes.push_back(share);
   facts.notes.push_back(describe_saving(config, place));
   std::optional<std::vector<FitRow>> rows;
   if (command.compare) rows = compare(planner, question);

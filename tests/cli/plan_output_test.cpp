@@ -78,6 +78,21 @@ TEST_F(PlanOutput, AKeyWithoutEffectIsNotedOnce) {
   }
 }
 
+TEST_F(PlanOutput, AShareOfTheHostThatWholeGroupsDoNotFillIsNoted) {
+  const auto note_with = [&](const std::string& fraction) {
+    const Json plan = json(
+        "plan tiny.yaml --profile cpu --set offload.optimizer=nvme --set offload.nvme_path=[d] "
+        "--set memory.host=1GiB --set offload.host_fraction=" +
+        fraction);
+    const std::string notes = plan["notes"].dump();
+    const std::size_t at = notes.find("offload.host_fraction: only whole groups");
+    return at == std::string::npos ? "" : notes.substr(at);
+  };
+  EXPECT_NE(note_with("0.001").find(", which makes 0 in place of 0.001; the largest group is 0."),
+            std::string::npos);
+  EXPECT_EQ(note_with("0.9"), "");
+}
+
 // A bf16 folder trains in fp32 only where somebody says so.
 TEST_F(PlanOutput, WeightsOf16BitsThatARunWidensAreNoted) {
   const std::string golden = SLUICE_SOURCE_DIR "/tests/golden/hf/";
