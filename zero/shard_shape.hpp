@@ -27,6 +27,10 @@ struct GroupShape {
   bool at_ends = false;
   // With optimizer states on NVMe: those of this group are on the host (share_states()).
   bool states_on_host = false;
+  // Above 0: the full gradients exist from the operation that opens them to the last update of the
+  // step, in so many bytes of the device's allocator, which activations had before. Only where
+  // nothing is reduced (reduces_in_place()).
+  std::int64_t passing_gradient_bytes = 0;
 };
 
 // Chunks begin at multiples of this number, which is a block of the norm's sum

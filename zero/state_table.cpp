@@ -100,7 +100,7 @@ class TableWriter {
   void add_gradients(int g) {
     const GroupShape& group = nth(shape_.groups, g);
     StateRow row{.tag = Tag::kGradients, .group = g};
-    if (keeps_full_gradients(shape_)) {
+    if (keeps_full_gradients(shape_) && group.passing_gradient_bytes == 0) {
       row.array = StateArray::kFullGradients;
       row.elems = group.elems;
       add(row);

@@ -68,6 +68,7 @@ class GroupStore {
   void bind_grads(int g, void* slot);
   // Does nothing if the group already has a newer slot.
   void unbind_grads(int g, const void* slot);
+  void unbind_grads(int g) { unbind_grads(g, group(g).grad_full.data_ptr()); }
 
  private:
   void take(const StateRow& row);

@@ -33,9 +33,7 @@ bool is_small_cuda_block(std::int64_t block_bytes) {
   return block_bytes <= kSmallSize;
 }
 
-std::int64_t cuda_gap_bytes(std::int64_t message_bytes) {
-  return 2 * cuda_block_bytes(message_bytes);
-}
+std::int64_t cuda_gap_bytes(std::int64_t bytes) { return 2 * cuda_block_bytes(bytes); }
 
 std::int64_t device_library_bytes(const ModelOptions& options) {
   constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;

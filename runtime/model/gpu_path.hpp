@@ -38,11 +38,12 @@ class MetaStandsForGpu {
 // Whether that allocator takes such a block from segments of 2 MiB for small ones alone.
 [[nodiscard]] bool is_small_cuda_block(std::int64_t block_bytes);
 
-// Bytes between the tensors of several micro-batches that a pipeline's stage has at a time.
-// Messages of `message_bytes` between stages, which come and go a slot early or late, lie among the
-// tensors, so free memory is in parts. With room for two messages more a step reserves at most 1 %
-// above its plan (tests/gpu/ceilings.json).
-[[nodiscard]] std::int64_t cuda_gap_bytes(std::int64_t message_bytes);
+// Bytes between the tensors of a step that come and go in another order than the rest: messages
+// between pipeline stages, a slot early or late among the tensors of several micro-batches, and
+// gradients that pass (passing_gradients.hpp). Free memory is then in parts. With room for two more
+// of them, of `bytes` each at most, a step reserves at most 3 % above its plan, with messages 1 %
+// (tests/gpu/ceilings.json).
+[[nodiscard]] std::int64_t cuda_gap_bytes(std::int64_t bytes);
 
 // Bytes that libtorch takes of the device beside a step's tensors: cuBLAS's workspace for each
 // thread that multiplies, the engine's and, with units of autograd, that of libtorch's autograd

@@ -11,6 +11,7 @@
 #include "runtime/model/documents.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/unit_profile.hpp"
+#include "runtime/plan/passing_gradients.hpp"
 #include "runtime/plan/score_bytes.hpp"
 #include "runtime/program/check/pipeline_check.hpp"
 #include "runtime/program/write/step_writer.hpp"
@@ -147,6 +148,7 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
     shape.groups[g].resident = shape.stage < 3 || kept || elems < options.zero.persist_below;
   }
   share_states(shape, options.offload.host_fraction);
+  pass_gradients(shape);
 }
 
 // The shape of a decode program: the same parameters, and the memory of units that decode. Declares
@@ -366,12 +368,12 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
   if (shape.on_gpu && micro_batches_of(options) > 1) {
     shape.library_bytes += cuda_gap_bytes(shape.pipeline.message_bytes);
   }
-  apply_layout(plan, options);
-  refuse_idle_tier(plan, options);
   const auto samples = static_cast<double>(options.train.micro_batch);
   for (std::size_t u = 0; u < spec.units.size(); ++u) {
     shape.units.push_back(unit_shape(spec, u, profiles[u], options.train.dtype, samples));
   }
+  apply_layout(plan, options);
+  refuse_idle_tier(plan, options);
   if (!shape.frozen) {
     shape.replica_staging_bytes = replica_staging_bytes(shape, spec);
     shape.comm_staging_bytes = staging_bytes(shape);

@@ -72,6 +72,7 @@ struct StepShape : ShardShape {
   // Workspaces of libraries, held from the first product on; buffers of batches for graphs; gaps
   // between tensors of a pipeline's micro-batches.
   std::int64_t library_bytes = 0;
+  std::int64_t passing_gap_bytes = 0;  // room between activations and passing gradients
   // The bounce buffer through which the host adds gradients of a device with its own memory; 0: the
   // device is the host.
   std::int64_t bounce_bytes = 0;

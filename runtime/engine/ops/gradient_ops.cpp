@@ -10,28 +10,46 @@
 #include "kernels/cpu/cast.hpp"
 #include "offload/device_copies.hpp"
 #include "runtime/engine/ops/program_memory.hpp"
+#include "runtime/engine/ops/step_graphs.hpp"
 #include "runtime/engine/ops/step_run.hpp"
 #include "runtime/engine/replica_sums.hpp"
 #include "runtime/engine/tiers/tier_store.hpp"
+#include "runtime/model/empty_tensor.hpp"
 
 namespace sluice {
 
-GradientOps::GradientOps(const StepParts& parts)
+GradientOps::GradientOps(const StepParts& parts, StepGraphs& graphs)
     : setup_(parts.setup),
       memory_(parts.memory),
       run_(parts.run),
       store_(parts.store),
       tiers_(parts.tiers),
-      copies_(parts.copies) {}
+      copies_(parts.copies),
+      graphs_(graphs) {}
 
-void GradientOps::begin_program() { pieces_.assign(run_.program->ops.size(), {}); }
-
-void GradientOps::bind(const Buffer& buffer) {
-  store_.bind_grads(buffer.group, memory_.slot(buffer));
+void GradientOps::begin_program() {
+  pieces_.assign(run_.program->ops.size(), {});
+  passing_.clear();
 }
 
-void GradientOps::unbind(const Buffer& buffer) {
-  store_.unbind_grads(buffer.group, memory_.slot(buffer));
+void GradientOps::bind(BufferId id) {
+  const Buffer& buffer = run_.buffer(id);
+  store_.bind_grads(buffer.group, buffer.in_arena ? memory_.slot(buffer) : pass(id));
+}
+
+void GradientOps::unbind(BufferId id) {
+  const Buffer& buffer = run_.buffer(id);
+  if (buffer.in_arena) return store_.unbind_grads(buffer.group, memory_.slot(buffer));
+  store_.unbind_grads(buffer.group);
+  passing_.erase(id);
+}
+
+// Memory of gradients that exist for a part of the step.
+void* GradientOps::pass(BufferId id) {
+  return graphs_.buffer(id, [&] {
+    const std::int64_t elems = nth(setup_.shape().groups, run_.buffer(id).group).elems;
+    return passing_[id] = empty_tensor({elems}, c10::ScalarType::Float, setup_.device);
+  });
 }
 
 // A bucket with a slot is reduced into it, on its way off-device; else into the gradient shards.

@@ -6,6 +6,7 @@
 // gather(), which runs on the comm lane over buffers that stay in place.
 #pragma once
 
+#include <unordered_map>
 #include <vector>
 
 #include "parallel/comm/communicator.hpp"
@@ -14,13 +15,15 @@
 
 namespace sluice {
 
+class StepGraphs;
+
 class GradientOps {
  public:
-  explicit GradientOps(const StepParts& parts);
+  GradientOps(const StepParts& parts, StepGraphs& graphs);
 
   void begin_program();
-  void bind(const Buffer& buffer);  // of a group's full gradients
-  void unbind(const Buffer& buffer);
+  void bind(BufferId id);  // of a group's full gradients
+  void unbind(BufferId id);
   void enter_reduce(const Op& op);
   [[nodiscard]] Ticket reduce(const Op& op);
   void add_streams(const Op& op);  // AddGrads
@@ -38,6 +41,7 @@ class GradientOps {
     int first = 0;
     int replicas = 1;
   };
+  [[nodiscard]] void* pass(BufferId id);
   [[nodiscard]] std::int64_t sum_in_place(Communicator& comm, int g, std::int64_t owned);
   void add_on_host(Communicator& comm, const ReplicaPiece& piece);
   void add_on_gpu(Communicator& comm, const ReplicaPiece& piece);
@@ -52,6 +56,8 @@ class GradientOps {
   GroupStore& store_;
   TierStore* const tiers_;
   DeviceCopies* const copies_;
+  StepGraphs& graphs_;
+  std::unordered_map<BufferId, at::Tensor> passing_;     // alive; none where a graph is launched
   bool returning_ = false;                               // copies to the host are under way
   std::vector<std::vector<ReduceScatterPiece>> pieces_;  // by operation
 };

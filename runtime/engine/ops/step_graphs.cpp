@@ -26,6 +26,18 @@ PipeMessage StepGraphs::message(const Op& op, const std::function<at::Tensor()>&
   return message;
 }
 
+// Within a recording, tensors come from the pool without a scope of their own.
+void* StepGraphs::buffer(BufferId id, const std::function<at::Tensor()>& make) {
+  if (graphs_ == nullptr) return make().data_ptr();
+  decide();
+  if (how_ == How::kLaunch) return buffers_.at(id);
+  std::optional<PoolScope> pool;
+  if (!recording_) pool.emplace(*graphs_);
+  void* const data = make().data_ptr();
+  if (how_ == How::kRecord) buffers_[id] = data;
+  return data;
+}
+
 void StepGraphs::run(const Op& op, const std::function<void()>& body) {
   // A program of updates has releases alone, which take nothing from the pool.
   if (graphs_ == nullptr || run_.mode == RunMode::kUpdate) return body();

@@ -9,11 +9,11 @@
 //
 // A recorded kernel keeps its addresses and numbers. Parameters, gradients and slots of the arena
 // have a fixed place at each operation of the program, batches have buffers of their own
-// (BatchOps), all other tensors of units come from the graphs' pool. A step is recorded as a whole
-// and in order, so no two tensors that live at a time share memory. Other programs and eager steps
-// take from the same pool: a run reserves no more than without graphs. They may leave tensors there
-// (constants, workspaces), hence the graphs from before are dropped. The first step is eager,
-// because libraries make such tensors in it.
+// (BatchOps), all other tensors of units come from the graphs' pool, passing gradients too. A step
+// is recorded as a whole and in order, so no two tensors that live at a time share memory. Other
+// programs and eager steps take from the same pool: a run reserves no more than without graphs.
+// They may leave tensors there (constants, workspaces), hence the graphs from before are dropped.
+// The first step is eager, because libraries make such tensors in it.
 //
 // StepOps::enter() may enqueue zeros for the padding of a gradient slot. Those of a segment's first
 // operation run before the graph. The graph contains those of the other operations, and a launched
@@ -65,6 +65,8 @@ class StepGraphs {
   void run(const Op& op, const std::function<void()>& body);
   // The memory of a message: of the tensor that `make` makes, or the recorded one.
   [[nodiscard]] PipeMessage message(const Op& op, const std::function<at::Tensor()>& make);
+  // The same of a buffer of the program that comes to life before its operation runs.
+  [[nodiscard]] void* buffer(BufferId id, const std::function<at::Tensor()>& make);
 
  private:
   enum class How { kEager, kRecord, kLaunch };
@@ -83,6 +85,7 @@ class StepGraphs {
   std::vector<std::unique_ptr<DeviceGraph>> recorded_;  // by segment; empty: none
   std::optional<Recording> recording_;
   std::unordered_map<OpId, PipeMessage> messages_;  // of the recorded step
+  std::unordered_map<BufferId, void*> buffers_;     // of the recorded step
   bool has_trained_ = false;                        // a training step has run
 };
 

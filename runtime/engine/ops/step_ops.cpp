@@ -23,11 +23,11 @@ StepOps::StepOps(const StepParts& parts, RowSource train, RowSource valid)
       scalars_(parts, batch_),
       compute_(parts, batch_, scalars_.on_device()),
       parameters_(parts),
-      gradients_(parts),
+      graphs_(parts.run, parts.graphs, [this] { return batch_.outgrows_graphs(); }),
+      gradients_(parts, graphs_),
       norm_(parts),
       update_(parts, norm_.decision()),
       inputs_(parts),
-      graphs_(parts.run, parts.graphs, [this] { return batch_.outgrows_graphs(); }),
       pipe_(parts, graphs_) {}
 
 void StepOps::begin_program() {
@@ -75,9 +75,10 @@ void StepOps::bind(const std::vector<BufferId>& buffers) {
     const Buffer& buffer = run_.buffer(id);
     inputs_.bind(id);
     if (buffer.tag == Tag::kLossHead && !buffer.in_arena) compute_.bind(buffer, {});
+    if (buffer.tag == Tag::kGradients) gradients_.bind(id);
     if (!buffer.in_arena || buffer.tier != Tier::kDevice) continue;
     if (buffer.tag == Tag::kGatheredParameters) parameters_.bind(buffer);
-    if (buffer.tag == Tag::kGradientBuckets) gradients_.bind(buffer);
+    if (buffer.tag == Tag::kGradientBuckets) gradients_.bind(id);
     if (buffer.tag == Tag::kLossHead || buffer.tag == Tag::kKvCache) {
       compute_.bind(buffer, memory_.bytes_of(buffer));
     }
@@ -90,9 +91,10 @@ void StepOps::unbind(const std::vector<BufferId>& buffers) {
     if (buffer.tier != Tier::kDevice) continue;
     pipe_.unbind(id);
     inputs_.unbind(id);
+    if (buffer.tag == Tag::kGradients) gradients_.unbind(id);
     if (!buffer.in_arena) continue;
     if (buffer.tag == Tag::kGatheredParameters) parameters_.unbind(buffer);
-    if (buffer.tag == Tag::kGradientBuckets) gradients_.unbind(buffer);
+    if (buffer.tag == Tag::kGradientBuckets) gradients_.unbind(id);
   }
 }
 

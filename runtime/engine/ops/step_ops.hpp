@@ -55,11 +55,11 @@ class StepOps {
   StepScalars scalars_;
   ComputeOps compute_;
   ParameterOps parameters_;
+  StepGraphs graphs_;
   GradientOps gradients_;
   NormOps norm_;
   UpdateOps update_;
   InputOps inputs_;
-  StepGraphs graphs_;
   PipeOps pipe_;
 };
 

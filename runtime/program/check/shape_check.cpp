@@ -73,6 +73,10 @@ void check_shape(const StepShape& shape) {
   check(!shape.rounds_master || (shape.stage == 3 && shape.dtype != DType::kFloat32 &&
                                  p.optimizer == Tier::kDevice && !shape.frozen),
         "gathers round master weights of stage 3 that are on the device");
+  const bool passes = std::any_of(shape.groups.begin(), shape.groups.end(),
+                                  [](const GroupShape& g) { return g.passing_gradient_bytes > 0; });
+  check(!passes || (reduces_in_place(shape) && p.optimizer == Tier::kDevice),
+        "gradients pass where a rank alone updates on the device");
   check(p.device_fraction == 0 || only_states, "a share stays only of the states");
   if (!shape.frozen) check_gradients(shape);
 }

@@ -16,6 +16,8 @@ SlotCheck::SlotCheck(const Program& program, FirstFault& fault)
   }
   for (const Buffer& buffer : program.buffers) {
     if (buffer.in_arena && buffer.group >= 0) slotted_.insert({buffer.tag, buffer.group});
+    if (buffer.tag == Tag::kGradients)
+      passing_.push_back(static_cast<BufferId>(&buffer - program.buffers.data()));
   }
 }
 
@@ -24,6 +26,22 @@ void SlotCheck::begin(const Op& op) {
   for (const BufferId b : op.live) live(b);
   use(op);
   read_params(op);
+  need_passing(op);
+}
+
+// A GPU updates all groups in the last of a row of updates.
+void SlotCheck::need_passing(const Op& op) {
+  const bool all = op.kind == OpKind::kNormAndScale || op.kind == OpKind::kAddReplicas ||
+                   (op.kind == OpKind::kUpdate && op.chunk < 0);
+  if (!all && op.writes.empty()) return;
+  for (const BufferId b : passing_) {
+    const int group = buffer(b).group;
+    const bool writes = std::find(op.writes.begin(), op.writes.end(), group) != op.writes.end();
+    if ((all || writes) && nth(life_, b) != Life::kAlive) {
+      fault_.fail("needs memory of the gradients of group " + std::to_string(group) +
+                  ", which are not alive");
+    }
+  }
 }
 
 void SlotCheck::end(const Op& op) {

@@ -39,6 +39,7 @@ class SlotCheck {
   void use(const Op& op);
   [[nodiscard]] bool works_on(const Op& op, BufferId b) const;
   void read_params(const Op& op);
+  void need_passing(const Op& op);
   [[nodiscard]] const Buffer& buffer(BufferId b) const { return nth(program_.buffers, b); }
 
   enum class Life { kNotYet, kAlive, kDead };
@@ -48,6 +49,7 @@ class SlotCheck {
   std::vector<Life> life_;
   std::set<BufferId> slots_;                        // alive
   std::set<std::pair<Tag, int>> slotted_;           // tag, group pairs that live in slots
+  std::vector<BufferId> passing_;                   // GroupShape::passing_gradient_bytes
   std::map<std::pair<Tag, int>, BufferId> newest_;  // slot by tag, group
   std::map<BufferId, std::vector<OpId>> users_;
   std::map<int, OpId> gathered_;  // newest gather by group, -1 before the first

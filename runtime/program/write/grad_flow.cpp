@@ -65,9 +65,13 @@ void GradFlow::start_round(int g, Op& op) {
   round.group = g;
   round.stream = gradient_stream(shape_, op.unit, g);
   op.opens.push_back(g);
+  const GroupShape& group = nth(shape_.groups, g);
+  if (group.passing_gradient_bytes > 0) {
+    passing_.push_back(builder_.buffer(Tag::kGradients, group.passing_gradient_bytes, false, g));
+    op.live.push_back(passing_.back());
+  }
   if (!transient()) return;
-  const std::int64_t elems = nth(shape_.groups, g).elems;
-  round.slot = builder_.buffer(Tag::kGradientBuckets, elems * 4, true, g);
+  round.slot = builder_.buffer(Tag::kGradientBuckets, group.elems * 4, true, g);
   op.live.push_back(round.slot);
 }
 

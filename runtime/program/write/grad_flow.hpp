@@ -32,6 +32,8 @@ class GradFlow {
   void hold_reductions(OpId until) { held_by_ = until; }
   // Makes the norm wait for all operations on gradients.
   void finish(Op& norm);
+  // Buffers of gradients that die with the last update (GroupShape::passing_gradient_bytes).
+  [[nodiscard]] const std::vector<BufferId>& passing() const { return passing_; }
   // A group whose gradients are complete after the operations `by`. Groups with several streams or
   // with replicas are never listed: their gradients are complete only just before the norm.
   struct Summed {
@@ -84,6 +86,7 @@ class GradFlow {
   OpId held_by_ = -1;
   OpId newest_reductions_ = 0;               // first operation of the newest batch of reductions
   std::vector<std::vector<Stored>> stored_;  // by group
+  std::vector<BufferId> passing_;
   std::vector<Summed> summed_;
 };
 

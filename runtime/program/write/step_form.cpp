@@ -304,9 +304,12 @@ void StepWriter::write_update() {
   updates_.finish(norm, grads_);
   norm.exchanges = builder_.exchanges(norm_exchange(shape_));
   const OpId norm_id = builder_.emit(std::move(norm));
-  for (const int g : groups_by_first_use(shape_)) {
-    if (device_elems(shape_, g) == 0) continue;
-    builder_.emit({.kind = OpKind::kUpdate, .group = g, .waits = {norm_id}});
+  std::vector<int> updated = groups_by_first_use(shape_);
+  std::erase_if(updated, [this](int g) { return device_elems(shape_, g) == 0; });
+  for (const int g : updated) {
+    Op update{.kind = OpKind::kUpdate, .group = g, .waits = {norm_id}};
+    if (g == updated.back()) update.dead_after = grads_.passing();  // a GPU updates all at once
+    builder_.emit(std::move(update));
   }
 }
 

@@ -9,7 +9,7 @@ StateTable step_states(const StepShape& shape, std::span<const Chunk> chunks, bo
   HeldArrays held{.gradient_streams = {},
                   .second_places = second_places(chunks),
                   .constant_bytes = shape.constant_bytes,
-                  .library_bytes = shape.library_bytes,
+                  .library_bytes = shape.library_bytes + shape.passing_gap_bytes,
                   .comm_staging_bytes = shape.comm_staging_bytes,
                   .replica_staging_bytes = shape.replica_staging_bytes,
                   .ring_bytes = chunk_layout(shape).bytes * shape.placement.chunk_slots,

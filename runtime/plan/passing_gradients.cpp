@@ -1,0 +1,63 @@
+#include "runtime/plan/passing_gradients.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/failpoint.hpp"
+#include "base/index.hpp"
+#include "runtime/model/gpu_path.hpp"
+
+namespace sluice {
+namespace {
+
+// Bytes by which the peak of the backward falls if gradients pass, without gaps. As long as they
+// run, units have their workspace, the kept activations of the units up to them, and the passing
+// gradients of the units from them on.
+std::int64_t saved_bytes(const StepShape& shape, std::int64_t all) {
+  const int head = static_cast<int>(shape.units.size()) - 1;
+  const std::int64_t flights = shape.layer_major ? shape.micro_batches : 1;
+  std::int64_t kept = 0, passed = all, peak = 0, passing_peak = 0;
+  for (int u = 0; u <= head; ++u) {
+    const UnitShape& unit = nth(shape.units, u);
+    const UnitMemory& memory = unit.memory;
+    if (u < head) {
+      kept += memory.output + (shape.recompute ? 0 : memory.kept) - leaving_bytes(shape, u);
+    }
+    const std::int64_t workspace =
+        u == head ? memory.backward_peak + memory.scratch
+                  : (shape.recompute ? memory.recompute_peak : memory.backward_peak);
+    peak = std::max(peak, kept * flights + workspace);
+    passing_peak = std::max(passing_peak, kept * flights + workspace + passed);
+    for (const int g : unit.groups) passed -= nth(shape.groups, g).passing_gradient_bytes;
+  }
+  return peak + all - passing_peak;
+}
+
+}  // namespace
+
+void pass_gradients(StepShape& shape) {
+  const bool once = shape.micro_batches == 1 || shape.layer_major;
+  const bool may =
+      shape.on_gpu && once && reduces_in_place(shape) && shape.placement.optimizer == Tier::kDevice;
+  const bool always = failpoint("plan.passing_gradients") == FailpointOutcome::kPoison;
+  for (GroupShape& group : shape.groups) {
+    const std::int64_t bytes = cuda_block_bytes(group.elems * 4);
+    const bool passes = may && !group.frozen && (always || !is_small_cuda_block(bytes));
+    group.passing_gradient_bytes = passes ? bytes : 0;
+  }
+  for (const UnitShape* const unit : {&shape.units.front(), &shape.units.back()}) {
+    for (const int g : unit->groups) nth(shape.groups, g).passing_gradient_bytes = 0;
+  }
+  std::int64_t all = 0, largest = 0;
+  for (const GroupShape& group : shape.groups) {
+    all += group.passing_gradient_bytes;
+    largest = std::max(largest, group.passing_gradient_bytes);
+  }
+  const std::int64_t gap = largest > 0 ? cuda_gap_bytes(largest) : 0;
+  const bool saves = always || saved_bytes(shape, all) > gap;
+  shape.passing_gap_bytes = saves ? gap : 0;
+  if (saves) return;
+  for (GroupShape& group : shape.groups) group.passing_gradient_bytes = 0;
+}
+
+}  // namespace sluice
