@@ -6,6 +6,8 @@
 // gather(), which runs on the comm lane over buffers that stay in place.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <unordered_map>
 #include <vector>
 
