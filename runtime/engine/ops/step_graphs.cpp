@@ -16,26 +16,23 @@ PipeMessage memory_of(const at::Tensor& tensor) {
 }  // namespace
 
 PipeMessage StepGraphs::message(const Op& op, const std::function<at::Tensor()>& make) {
-  if (graphs_ == nullptr) return memory_of(make());
-  decide();
-  const auto id = static_cast<OpId>(run_.index_of(op));
-  if (how_ == How::kLaunch) return messages_.at(id);
-  const PoolScope pool(*graphs_);
-  const PipeMessage message = memory_of(make());
-  if (how_ == How::kRecord) messages_[id] = message;
-  return message;
+  return place(messages_, static_cast<OpId>(run_.index_of(op)), make);
+}
+
+void* StepGraphs::buffer(BufferId id, const std::function<at::Tensor()>& make) {
+  return place(buffers_, id, make).data;
 }
 
 // Within a recording, tensors come from the pool without a scope of their own.
-void* StepGraphs::buffer(BufferId id, const std::function<at::Tensor()>& make) {
-  if (graphs_ == nullptr) return make().data_ptr();
+PipeMessage StepGraphs::place(Places& recorded, int id, const std::function<at::Tensor()>& make) {
+  if (graphs_ == nullptr) return memory_of(make());
   decide();
-  if (how_ == How::kLaunch) return buffers_.at(id);
+  if (how_ == How::kLaunch) return recorded.at(id);
   std::optional<PoolScope> pool;
   if (!recording_) pool.emplace(*graphs_);
-  void* const data = make().data_ptr();
-  if (how_ == How::kRecord) buffers_[id] = data;
-  return data;
+  const PipeMessage memory = memory_of(make());
+  if (how_ == How::kRecord) recorded[id] = memory;
+  return memory;
 }
 
 void StepGraphs::run(const Op& op, const std::function<void()>& body) {

@@ -45,7 +45,7 @@
 
 namespace sluice {
 
-// What a message between stages is sent from or received into.
+// What a message between stages is sent from or received into, or a buffer's memory.
 struct PipeMessage {
   void* data = nullptr;
   std::int64_t bytes = 0;
@@ -70,7 +70,10 @@ class StepGraphs {
 
  private:
   enum class How { kEager, kRecord, kLaunch };
+  using Places = std::unordered_map<int, PipeMessage>;  // by operation or buffer
 
+  [[nodiscard]] PipeMessage place(Places& recorded, int id,
+                                  const std::function<at::Tensor()>& make);
   void decide();
   void run_eagerly(const Op& op, const std::function<void()>& body);
   void record(OpId id, const std::function<void()>& body);
@@ -84,9 +87,8 @@ class StepGraphs {
   std::size_t segment_ = 0;                             // that of the operation that runs
   std::vector<std::unique_ptr<DeviceGraph>> recorded_;  // by segment; empty: none
   std::optional<Recording> recording_;
-  std::unordered_map<OpId, PipeMessage> messages_;  // of the recorded step
-  std::unordered_map<BufferId, void*> buffers_;     // of the recorded step
-  bool has_trained_ = false;                        // a training step has run
+  Places messages_, buffers_;  // of the recorded step
+  bool has_trained_ = false;   // a training step has run
 };
 
 }  // namespace sluice
