@@ -27,9 +27,9 @@ struct GroupShape {
   bool at_ends = false;
   // With optimizer states on NVMe: those of this group are on the host (share_states()).
   bool states_on_host = false;
-  // Above 0: the full gradients exist from the operation that opens them to the last update of the
-  // step, in so many bytes of the device's allocator, which activations had before. Only where
-  // nothing is reduced (reduces_in_place()).
+  // Above 0: the gradients that an update reads (lasting_gradient_elems()) exist from the operation
+  // that opens them to the last update of the step, in so many bytes of the device's allocator,
+  // which activations had before. Only where may_pass_gradients().
   std::int64_t passing_gradient_bytes = 0;
 };
 
@@ -107,8 +107,8 @@ struct ShardShape {
   return rounds ? p.gradients_dtype : DType::kFloat32;
 }
 
-// Full gradients of all trained groups stay in memory between steps: in stages 0 and 1, and of a
-// rank alone whose full gradients are the reduced ones.
+// Full gradients of all trained groups last until the update: in stages 0 and 1, and of a rank
+// alone whose full gradients are the reduced ones. They have rows unless they pass.
 [[nodiscard]] constexpr bool keeps_full_gradients(const ShardShape& shape) {
   const bool reduced =
       shape.dp == 1 && shape.placement.gradients == Tier::kDevice && !sums_micro_batches(shape);
@@ -125,6 +125,19 @@ struct ShardShape {
 // writes them, so nothing is reduced.
 [[nodiscard]] constexpr bool reduces_in_place(const ShardShape& shape) {
   return shape.dp == 1 && keeps_full_gradients(shape) && !has_gradient_shard(shape);
+}
+
+// Elements of the array of gradients that lasts until the update: the full gradients, or the shard
+// beside full gradients that are freed once they are reduced.
+[[nodiscard]] constexpr std::int64_t lasting_gradient_elems(const ShardShape& shape, int g) {
+  const GroupShape& group = nth(shape.groups, g);
+  return keeps_full_gradients(shape) ? group.elems : group.shard_elems;
+}
+
+// One array of a group's gradients lasts until the update, and the update is on the device.
+[[nodiscard]] constexpr bool may_pass_gradients(const ShardShape& shape) {
+  return keeps_full_gradients(shape) != has_gradient_shard(shape) && !shape.frozen &&
+         shape.placement.optimizer == Tier::kDevice;
 }
 
 // False: every rank has all parameters of the group where they are updated. In stage 0, and a

@@ -99,8 +99,9 @@ class TableWriter {
 
   void add_gradients(int g) {
     const GroupShape& group = nth(shape_.groups, g);
+    if (group.passing_gradient_bytes > 0) return;
     StateRow row{.tag = Tag::kGradients, .group = g};
-    if (keeps_full_gradients(shape_) && group.passing_gradient_bytes == 0) {
+    if (keeps_full_gradients(shape_)) {
       row.array = StateArray::kFullGradients;
       row.elems = group.elems;
       add(row);

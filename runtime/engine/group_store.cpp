@@ -132,9 +132,12 @@ void GroupStore::make_views(const StepPlan& plan, int g, int dp_rank) {
     state.master = state.shard.narrow(0, 0, updated);
   }
   if (!is_frozen(shape, g) && shape.placement.gradients == Tier::kDevice) {
+    const std::int64_t shard_elems = group_plan.shard_elems;
     if (!state.grad_shard.defined()) {
-      state.grad_shard =
-          state.grad_full.narrow(0, dp_rank * group_plan.shard_elems, group_plan.shard_elems);
+      // A shard without a row passes.
+      state.grad_shard = has_gradient_shard(shape)
+                             ? empty_window(shard_elems, c10::ScalarType::Float, memory_.device())
+                             : state.grad_full.narrow(0, dp_rank * shard_elems, shard_elems);
     }
     state.grad_owned = whole ? state.grad_full : state.grad_shard;
   }
@@ -166,15 +169,22 @@ void GroupStore::bind_params(int g, void* slot) { point_storage(group(g).window,
 void GroupStore::unbind_params(int g) { point_storage(group(g).window, nullptr); }
 
 void GroupStore::bind_grads(int g, void* slot) {
-  GroupState& state = group(g);
-  point_storage(state.grad_full, slot);
+  const at::Tensor& full = group(g).grad_full;
+  point_storage(full, slot);
   for (const ElemRange& gap : nth(padding_, g)) {
-    state.grad_full.narrow(0, gap.begin, gap.end - gap.begin).zero_();
+    full.narrow(0, gap.begin, gap.end - gap.begin).zero_();
   }
 }
 
 void GroupStore::unbind_grads(int g, const void* slot) {
   if (group(g).grad_full.data_ptr() == slot) point_storage(group(g).grad_full, nullptr);
+}
+
+void GroupStore::pass_grads(int g, void* memory) {
+  const GroupState& state = group(g);
+  const bool full = state.grad_owned.is_alias_of(state.grad_full);
+  if (full && memory != nullptr) return bind_grads(g, memory);
+  point_storage(state.grad_owned, memory);
 }
 
 void round_to(const at::Tensor& to, const at::Tensor& values) {

@@ -68,7 +68,9 @@ class GroupStore {
   void bind_grads(int g, void* slot);
   // Does nothing if the group already has a newer slot.
   void unbind_grads(int g, const void* slot);
-  void unbind_grads(int g) { unbind_grads(g, group(g).grad_full.data_ptr()); }
+  // The gradients of a group that last until the update (lasting_gradient_elems()), where they have
+  // no block: directs them to `memory` and zeroes the padding of full ones. Null: to no memory.
+  void pass_grads(int g, void* memory);
 
  private:
   void take(const StateRow& row);

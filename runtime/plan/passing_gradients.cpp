@@ -36,13 +36,14 @@ std::int64_t saved_bytes(const StepShape& shape, std::int64_t all) {
 }  // namespace
 
 void pass_gradients(StepShape& shape) {
-  const bool once = shape.micro_batches == 1 || shape.layer_major;
-  const bool may =
-      shape.on_gpu && once && reduces_in_place(shape) && shape.placement.optimizer == Tier::kDevice;
+  const bool in_a_row = shape.micro_batches == 1 || shape.layer_major;
+  const bool may = shape.on_gpu && in_a_row && may_pass_gradients(shape);
   const bool always = failpoint("plan.passing_gradients") == FailpointOutcome::kPoison;
-  for (GroupShape& group : shape.groups) {
-    const std::int64_t bytes = cuda_block_bytes(group.elems * 4);
-    const bool passes = may && !group.frozen && (always || !is_small_cuda_block(bytes));
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    GroupShape& group = nth(shape.groups, g);
+    const std::int64_t bytes = cuda_block_bytes(lasting_gradient_elems(shape, g) * 4);
+    const bool passes = may && !group.frozen && gradient_streams(shape, g) == 1 &&
+                        (always || !is_small_cuda_block(bytes));
     group.passing_gradient_bytes = passes ? bytes : 0;
   }
   for (const UnitShape* const unit : {&shape.units.front(), &shape.units.back()}) {

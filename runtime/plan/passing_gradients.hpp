@@ -5,11 +5,11 @@
 
 namespace sluice {
 
-// Decides for each group. Gradients of a GPU's blocks pass, where the backward of a step meets each
-// group once, nothing is reduced, the optimizer is on the device, and the peak falls by more
-// than the gaps that passing gradients leave. Gradients below 1 MiB do not: they would take
-// segments of their own from libtorch's allocator. Tables and heads do not: when their turn comes,
-// no gap between other tensors is as large as they are.
+// Decides for each group. Gradients of a GPU's blocks pass where may_pass_gradients() holds and the
+// backwards of a group follow each other: in a step of one micro-batch, or in layer order. None
+// pass unless the peak falls by more than the gaps that they leave. Gradients below 1 MiB keep
+// their row: they would take segments of their own from libtorch's allocator. So do those of tables
+// and heads: when their turn comes, no gap between other tensors is as large as they are.
 // Failpoint plan.passing_gradients, poisoned: all gradients of blocks that may pass do.
 // REQUIRES: the shape has its units, stage and placement.
 void pass_gradients(StepShape& shape);

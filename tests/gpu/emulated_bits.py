@@ -1,6 +1,7 @@
 """Checks of emulated_test.py that compare bits: trainings that must not depend on schedules, graphs, stages, tiers, orders and
 recomputation; and whether the comparison sees a wait that is missing."""
 import hashlib
+import json
 
 import training
 from small_runs import MODELS, SEQUENCE, STAGES, STEPS, problems
@@ -41,6 +42,10 @@ def difference(bits, other):
     return "" if weights == other_weights else "weights differ, losses and norms do not"
 
 
+def device_plan(answer):
+    return json.loads((answer.folder / "plan.json").read_text(encoding="ascii"))["tiers"]["device"]
+
+
 STAGED = [{"zero.stage": stage} for stage in (0, 2, 3)]
 # A rank alone adds gradients of several micro-batches where they are written; off the device their sum has another order.
 UPDATED_OFF = [{"offload.optimizer": "host"}, {"zero.stage": 2, "offload.optimizer": "nvme"}]
@@ -75,6 +80,10 @@ SAME_BITS = {
     "tiers": ("llama", BF16, ALONE + TIERED),
     "passing gradients": ("llama", BF16, ALONE),
     "passing gradients in layer order": ("gpt2 with dropout", {"train.dtype": "fp16", "train.global_batch": 6} | LAYERS[0], ALONE),
+    "passing gradients of data ranks": ("llama", BF16 | {"launch.nproc": 2}, ALONE),
+    "passing gradients of replicas": ("gpt2", SEQUENCE | {"zero.stage": 2, "launch.nproc": 4}, STAGED + RECOMPUTED + EAGER),
+    "passing gradients of stages": ("llama", STAGES | BF16 | {"launch.nproc": 2, "train.global_batch": 2}, STAGED + RECOMPUTED + EAGER),
+    "passing shards in layer order": ("gpt2 with dropout", TWO | {"train.dtype": "fp16", "zero.stage": 2} | LAYERS[0], ALONE),
     "passing gradients of tensor ranks": ("qwen2", SEQUENCE | {"launch.nproc": 2}, ALONE),
     "dropout": ("gpt2 with dropout", {"train.dtype": "fp16"}, ALONE + TIERED),
     "fp32": ("mistral", {"optimizer.type": "lion"}, ALONE + TIERED),
@@ -98,7 +107,7 @@ def check_same_bits(place, name, everything):
     family, settings, changes = SAME_BITS[name]
     model = MODELS[family] | ({"layers": 7, "tie_embeddings": False} if "parallel.pipeline" in settings else {})
     folder = "bits-" + name.replace(" ", "-")
-    found, bits, _ = train(place, folder, model, settings, "early")
+    found, bits, keeps = train(place, folder, model, settings, "early")
     passing = PASSING if name.startswith("passing") else None
     if found:
         return found, ""
@@ -108,8 +117,10 @@ def check_same_bits(place, name, everything):
     else:
         runs = runs[::6]
     for number, (change, schedule) in enumerate(runs):
-        wrong, other, _ = train(place, f"{folder}-{number}", model, settings | change, schedule, passing)
+        wrong, other, answer = train(place, f"{folder}-{number}", model, settings | change, schedule, passing)
         wrong = wrong or [text for text in [difference(other, bits)] if text]
+        if passing and not change and device_plan(answer) == device_plan(keeps):
+            wrong.append("its plan keeps the gradients too")
         found += [f"{change}, schedule {schedule}: {what}" for what in wrong]
     return found, f"{1 + len(runs)} runs"
 

@@ -34,20 +34,24 @@ void GradientOps::begin_program() {
 
 void GradientOps::bind(BufferId id) {
   const Buffer& buffer = run_.buffer(id);
-  store_.bind_grads(buffer.group, buffer.in_arena ? memory_.slot(buffer) : pass(id));
+  if (buffer.in_arena) {
+    store_.bind_grads(buffer.group, memory_.slot(buffer));
+  } else {
+    store_.pass_grads(buffer.group, pass(id));
+  }
 }
 
 void GradientOps::unbind(BufferId id) {
   const Buffer& buffer = run_.buffer(id);
   if (buffer.in_arena) return store_.unbind_grads(buffer.group, memory_.slot(buffer));
-  store_.unbind_grads(buffer.group);
+  store_.pass_grads(buffer.group, nullptr);
   passing_.erase(id);
 }
 
 // Memory of gradients that exist for a part of the step.
 void* GradientOps::pass(BufferId id) {
   return graphs_.buffer(id, [&] {
-    const std::int64_t elems = nth(setup_.shape().groups, run_.buffer(id).group).elems;
+    const std::int64_t elems = lasting_gradient_elems(setup_.shape(), run_.buffer(id).group);
     return passing_[id] = empty_tensor({elems}, c10::ScalarType::Float, setup_.device);
   });
 }

@@ -1,5 +1,5 @@
-// Gradients between the units and the update: ReduceGrads, AddGrads, GatherGrads, AddReplicas, and
-// the arena slots of full gradients.
+// Gradients between the units and the update: ReduceGrads, AddGrads, GatherGrads, AddReplicas, the
+// arena slots of full gradients, and the memory of gradients that pass.
 //
 // enter_reduce() and the slots: executing thread. reduce(): the thread of the comm lane, with
 // addresses taken in enter_reduce(). The other operations run on the compute lane, except
@@ -24,7 +24,7 @@ class GradientOps {
   GradientOps(const StepParts& parts, StepGraphs& graphs);
 
   void begin_program();
-  void bind(BufferId id);  // of a group's full gradients
+  void bind(BufferId id);  // a slot, or memory of gradients that pass
   void unbind(BufferId id);
   void enter_reduce(const Op& op);
   [[nodiscard]] Ticket reduce(const Op& op);

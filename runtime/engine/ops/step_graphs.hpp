@@ -15,10 +15,10 @@
 // They may leave tensors there (constants, workspaces), hence the graphs from before are dropped.
 // The first step is eager, because libraries make such tensors in it.
 //
-// StepOps::enter() may enqueue zeros for the padding of a gradient slot. Those of a segment's first
+// StepOps::enter() may enqueue zeros for the padding of full gradients. Those of a segment's first
 // operation run before the graph. The graph contains those of the other operations, and a launched
-// step also enqueues them behind the graph. The slot is not reused before the next wait, so they
-// overwrite nothing else.
+// step also enqueues them behind the graph. Their memory is not reused before the next wait, so the
+// zeros overwrite nothing else.
 //
 // Numbers that change from step to step are read from device memory (StepScalars), and so are
 // documents of rows. Recorded calls of attention have room for a number of documents

@@ -73,10 +73,13 @@ void check_shape(const StepShape& shape) {
   check(!shape.rounds_master || (shape.stage == 3 && shape.dtype != DType::kFloat32 &&
                                  p.optimizer == Tier::kDevice && !shape.frozen),
         "gathers round master weights of stage 3 that are on the device");
-  const bool passes = std::any_of(shape.groups.begin(), shape.groups.end(),
-                                  [](const GroupShape& g) { return g.passing_gradient_bytes > 0; });
-  check(!passes || (reduces_in_place(shape) && p.optimizer == Tier::kDevice),
-        "gradients pass where a rank alone updates on the device");
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    const std::int64_t bytes = nth(shape.groups, g).passing_gradient_bytes;
+    if (bytes == 0) continue;
+    check(may_pass_gradients(shape) && gradient_streams(shape, g) == 1 && !is_frozen(shape, g),
+          "gradients pass where a group has one array of them and is updated on the device");
+    check(bytes >= 4 * lasting_gradient_elems(shape, g), "passing gradients fit into their memory");
+  }
   check(p.device_fraction == 0 || only_states, "a share stays only of the states");
   if (!shape.frozen) check_gradients(shape);
 }

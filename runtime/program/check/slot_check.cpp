@@ -14,10 +14,10 @@ SlotCheck::SlotCheck(const Program& program, FirstFault& fault)
     gathered_.emplace(op.group, -1);
     sends_parameters_ = sends_parameters_ || op.wire_bytes > 0;
   }
-  for (const Buffer& buffer : program.buffers) {
-    if (buffer.in_arena && buffer.group >= 0) slotted_.insert({buffer.tag, buffer.group});
-    if (buffer.tag == Tag::kGradients)
-      passing_.push_back(static_cast<BufferId>(&buffer - program.buffers.data()));
+  for (BufferId b = 0; b < static_cast<BufferId>(program.buffers.size()); ++b) {
+    const Buffer& here = buffer(b);
+    if (here.in_arena && here.group >= 0) slotted_.insert({here.tag, here.group});
+    if (here.tag == Tag::kGradients) passing_.push_back(b);
   }
 }
 
@@ -33,15 +33,22 @@ void SlotCheck::begin(const Op& op) {
 void SlotCheck::need_passing(const Op& op) {
   const bool all = op.kind == OpKind::kNormAndScale || op.kind == OpKind::kAddReplicas ||
                    (op.kind == OpKind::kUpdate && op.chunk < 0);
-  if (!all && op.writes.empty()) return;
+  if (!all && op.writes.empty() && op.bucket < 0) return;
   for (const BufferId b : passing_) {
     const int group = buffer(b).group;
     const bool writes = std::find(op.writes.begin(), op.writes.end(), group) != op.writes.end();
-    if ((all || writes) && nth(life_, b) != Life::kAlive) {
+    if ((all || writes || has_piece(op, group)) && nth(life_, b) != Life::kAlive) {
       fault_.fail("needs memory of the gradients of group " + std::to_string(group) +
                   ", which are not alive");
     }
   }
+}
+
+bool SlotCheck::has_piece(const Op& op, int group) const {
+  if (op.bucket < 0) return false;
+  const auto& pieces = nth(program_.buckets, op.bucket);
+  return std::any_of(pieces.begin(), pieces.end(),
+                     [&](const BucketPiece& piece) { return piece.group == group; });
 }
 
 void SlotCheck::end(const Op& op) {
@@ -126,10 +133,7 @@ bool SlotCheck::works_on(const Op& op, BufferId b) const {
     return op.kind == OpKind::kGather && slot.group == op.group;
   }
   if (slot.tag != Tag::kGradientBuckets || op.bucket < 0) return false;
-  if (newest_.at({slot.tag, slot.group}) != b) return false;
-  const auto& pieces = nth(program_.buckets, op.bucket);
-  return std::any_of(pieces.begin(), pieces.end(),
-                     [&](const BucketPiece& piece) { return piece.group == slot.group; });
+  return newest_.at({slot.tag, slot.group}) == b && has_piece(op, slot.group);
 }
 
 void SlotCheck::need(Tag tag, int group) {

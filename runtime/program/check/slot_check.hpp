@@ -37,6 +37,7 @@ class SlotCheck {
   void take_room(BufferId b);
   void die(BufferId b);
   void use(const Op& op);
+  [[nodiscard]] bool has_piece(const Op& op, int group) const;
   [[nodiscard]] bool works_on(const Op& op, BufferId b) const;
   void read_params(const Op& op);
   void need_passing(const Op& op);

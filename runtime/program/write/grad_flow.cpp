@@ -61,12 +61,13 @@ void GradFlow::open(Op& op) {
 
 void GradFlow::start_round(int g, Op& op) {
   Round& round = nth(rounds_, g);
+  const bool first = round.group < 0;
   round = Round{};
   round.group = g;
   round.stream = gradient_stream(shape_, op.unit, g);
   op.opens.push_back(g);
   const GroupShape& group = nth(shape_.groups, g);
-  if (group.passing_gradient_bytes > 0) {
+  if (first && group.passing_gradient_bytes > 0) {
     passing_.push_back(builder_.buffer(Tag::kGradients, group.passing_gradient_bytes, false, g));
     op.live.push_back(passing_.back());
   }

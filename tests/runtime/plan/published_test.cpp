@@ -15,6 +15,10 @@ double bytes_of(const RunPlan& plan, Tag tag) {
   for (const StateRow& p : plan.program.states.rows) {
     if (p.tier == Tier::kDevice && p.tag == tag) bytes += static_cast<double>(p.tier_bytes());
   }
+  // Gradients that take the place of activations have no rows.
+  for (const Buffer& buffer : plan.program.buffers) {
+    if (buffer.tag == tag && tag == Tag::kGradients) bytes += static_cast<double>(buffer.bytes);
+  }
   return bytes;
 }
 

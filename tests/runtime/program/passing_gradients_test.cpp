@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/index.hpp"
+#include "runtime/program/check/first_fault.hpp"
 #include "runtime/program/check/program_check.hpp"
 #include "runtime/program/model/memory_model.hpp"
 #include "runtime/program/write/step_writer.hpp"
@@ -14,32 +16,39 @@
 namespace sluice {
 namespace {
 
+// Of all groups that may, which have one stream of gradients each.
 StepShape passing(StepShape shape) {
-  for (GroupShape& group : shape.groups) group.passing_gradient_bytes = group.elems * 4;
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    if (gradient_streams(shape, g) > 1) continue;
+    nth(shape.groups, g).passing_gradient_bytes = 4 * lasting_gradient_elems(shape, g);
+  }
   return shape;
 }
 
-// One micro-batch, or several in layer order.
+int count_passing(const StepShape& shape) {
+  return static_cast<int>(
+      std::count_if(shape.groups.begin(), shape.groups.end(),
+                    [](const GroupShape& g) { return g.passing_gradient_bytes > 0; }));
+}
+
+// One micro-batch, or several in layer order, whose gradients are reduced once or each by itself.
 std::vector<ShapeChoice> choices() {
   std::vector<ShapeChoice> all;
-  for (const int stage : {0, 1, 2, 3}) {
-    for (const int micro_batches : {1, 3}) {
-      for (const bool tied : {false, true}) {
-        for (const bool recompute : {false, true}) {
-          all.push_back(
-              {.stage = stage,
-               .dp = 1,
-               .micro_batches = micro_batches,
-               .layer_major = micro_batches > 1,
-               .recompute = recompute,
-               .reduce_every = micro_batches > 1 ? ReduceEvery::kStep : ReduceEvery::kMicroBatch,
-               .tied = tied,
-               .dtype = DType::kBFloat16,
-               .blocks = 7});
-        }
-      }
-    }
+  for (int i = 0; i < 4 * 3 * 3 * 2 * 2; ++i) {
+    const int order = i / 4 % 3;
+    const ShapeChoice choice{
+        .stage = i / 36,
+        .dp = 1 + i / 12 % 3,
+        .micro_batches = order > 0 ? 3 : 1,
+        .layer_major = order > 0,
+        .recompute = i % 2 == 1,
+        .reduce_every = order == 1 ? ReduceEvery::kStep : ReduceEvery::kMicroBatch,
+        .tied = i / 2 % 2 == 1,
+        .dtype = DType::kBFloat16,
+        .blocks = 7};
+    if (may_pass_gradients(make_shape(choice))) all.push_back(choice);
   }
+  EXPECT_GT(all.size(), 100U);
   return all;
 }
 
@@ -57,7 +66,8 @@ TEST(PassingGradients, LiveFromTheirOpeningToTheLastUpdate) {
     const Program program = write_train_step(shape);
     ASSERT_EQ(find_fault(program), "") << name_of(choice);
     const std::vector<BufferId> gradients = gradients_of(program);
-    ASSERT_EQ(gradients.size(), shape.groups.size()) << name_of(choice);
+    ASSERT_EQ(gradients.size(), count_passing(shape)) << name_of(choice);
+    ASSERT_GE(gradients.size(), 7U) << name_of(choice);
     for (const Op& op : program.ops) {
       for (const BufferId b : op.live) {
         const Buffer& buffer = nth(program.buffers, b);
@@ -68,7 +78,10 @@ TEST(PassingGradients, LiveFromTheirOpeningToTheLastUpdate) {
     const Op& last = program.ops.back();
     ASSERT_EQ(last.kind, OpKind::kUpdate);
     EXPECT_EQ(last.dead_after.size(), gradients.size());
-    for (const StateRow& row : program.states.rows) EXPECT_NE(row.tag, Tag::kGradients);
+    for (const StateRow& row : program.states.rows) {
+      if (row.tag != Tag::kGradients) continue;
+      EXPECT_EQ(nth(shape.groups, row.group).passing_gradient_bytes, 0) << name_of(choice);
+    }
   }
 }
 
@@ -76,9 +89,10 @@ TEST(PassingGradients, TakeThePlaceOfActivations) {
   for (const ShapeChoice& choice : choices()) {
     const StepShape shape = make_shape(choice);
     const MemoryReport kept = add_up(write_train_step(shape), Tier::kDevice);
-    const MemoryReport now = add_up(write_train_step(passing(shape)), Tier::kDevice);
+    const StepShape passes = passing(shape);
+    const MemoryReport now = add_up(write_train_step(passes), Tier::kDevice);
     std::int64_t gradients = 0;
-    for (const GroupShape& group : shape.groups) gradients += 4 * group.elems;
+    for (const GroupShape& group : passes.groups) gradients += group.passing_gradient_bytes;
     EXPECT_EQ(now.persistent, kept.persistent - gradients) << name_of(choice);
     EXPECT_LE(now.peak(), kept.peak()) << name_of(choice);
     // The backward that meets all activations meets the gradients of the last block at most.
@@ -88,8 +102,10 @@ TEST(PassingGradients, TakeThePlaceOfActivations) {
   }
 }
 
-TEST(PassingGradients, TheCheckerMissesNoneOfThem) {
-  const Program program = write_train_step(passing(make_shape({.dp = 1, .tied = true})));
+class PassingGradientsOf : public testing::TestWithParam<ShapeChoice> {};
+
+TEST_P(PassingGradientsOf, EveryMissingOneIsAFault) {
+  const Program program = write_train_step(passing(make_shape(GetParam())));
   for (const BufferId b : gradients_of(program)) {
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
       const auto lives = std::find(program.ops[i].live.begin(), program.ops[i].live.end(), b);
@@ -108,8 +124,43 @@ TEST(PassingGradients, TheCheckerMissesNoneOfThem) {
   }
 }
 
-TEST(PassingGradients, AreRefusedWhereGradientsAreReduced) {
-  EXPECT_THROW((void)write_train_step(passing(make_shape({.dp = 2}))), Error);
+INSTANTIATE_TEST_SUITE_P(Stages, PassingGradientsOf,
+                         testing::Values(ShapeChoice{.dp = 1, .tied = true},
+                                         ShapeChoice{.stage = 1, .tied = true},
+                                         ShapeChoice{.stage = 3, .dp = 3}));
+
+TEST(PassingGradients, AreARanksShardInStages2And3) {
+  for (const int stage : {0, 1, 2, 3}) {
+    const StepShape shape = passing(make_shape({.stage = stage, .dp = 3}));
+    const Program program = write_train_step(shape);
+    ASSERT_FALSE(gradients_of(program).empty()) << stage;
+    for (const BufferId b : gradients_of(program)) {
+      const Buffer& buffer = nth(program.buffers, b);
+      const GroupShape& group = nth(shape.groups, buffer.group);
+      EXPECT_EQ(buffer.bytes, 4 * (stage < 2 ? group.elems : group.shard_elems));
+    }
+  }
+}
+
+// The reduction of a bucket, not its writers alone, needs the memory.
+TEST(PassingGradients, AreCheckedWhereTheyAreReduced) {
+  const Program program = write_train_step(passing(make_shape({.stage = 2})));
+  const auto reduction = std::find_if(program.ops.begin(), program.ops.end(),
+                                      [](const Op& op) { return op.kind == OpKind::kReduceGrads; });
+  ASSERT_NE(reduction, program.ops.end());
+  const int group = nth(program.buckets, reduction->bucket).front().group;
+  const auto id = static_cast<OpId>(reduction - program.ops.begin());
+  Program freed = program;
+  for (const BufferId b : gradients_of(program)) {
+    if (nth(program.buffers, b).group == group) nth(freed.ops, id).dead_before.push_back(b);
+  }
+  EXPECT_EQ(find_fault(freed), name_in_fault(freed, id) +
+                                   "needs memory of the gradients of group " +
+                                   std::to_string(group) + ", which are not alive");
+}
+
+TEST(PassingGradients, AreRefusedBesideASumOfMicroBatchesAndOffTheDevice) {
+  EXPECT_THROW((void)write_train_step(passing(make_shape({.dp = 2, .micro_batches = 2}))), Error);
   EXPECT_THROW((void)write_train_step(passing(make_shape({.dp = 1, .micro_batches = 2}))), Error);
   ShapeChoice away{.dp = 1};
   away.placement.optimizer = Tier::kHost;
