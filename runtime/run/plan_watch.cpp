@@ -1,9 +1,10 @@
 #include "runtime/run/plan_watch.hpp"
 
-#include <array>
+#include <cmath>
 #include <cstdio>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 
 namespace sluice {
 namespace {
@@ -28,7 +29,67 @@ std::string milliseconds(double ms) {
   return text.data();
 }
 
+constexpr std::array kWatchedTiers = {Tier::kDevice, Tier::kHost, Tier::kNvme};
+static_assert(kPeakValues == 2 * kWatchedTiers.size());
+
+// One tier's peak on one rank.
+struct RankPeak {
+  int rank = 0;
+  double planned = 0;
+  double measured = 0;
+
+  [[nodiscard]] double error() const { return std::abs(error_of(planned, measured).value_or(0)); }
+};
+
+std::string line_of(Tier tier, const std::string& which, const RankPeak& peak) {
+  return line_of(std::string(name_of(tier)) + " peak of rank " + std::to_string(peak.rank) + which,
+                 format_bytes(static_cast<std::int64_t>(peak.planned)),
+                 format_bytes(static_cast<std::int64_t>(peak.measured)),
+                 error_of(peak.planned, peak.measured));
+}
+
 }  // namespace
+
+PeakValues peak_values(const MemoryPlan& memory, const StepMemory& measured,
+                       const CountedTiers& counted) {
+  const std::array<bool, kWatchedTiers.size()> is_counted = {counted.device, counted.host,
+                                                             counted.nvme};
+  const std::array<std::int64_t, kWatchedTiers.size()> bytes = {measured.device_peak,
+                                                                measured.host_peak, measured.nvme};
+  PeakValues values;
+  values.fill(-1);
+  for (std::size_t t = 0; t < kWatchedTiers.size(); ++t) {
+    if (!is_counted.at(t)) continue;
+    values.at(2 * t) = static_cast<double>(memory.of(kWatchedTiers.at(t)).peak);
+    values.at(2 * t + 1) = static_cast<double>(bytes.at(t));
+  }
+  return values;
+}
+
+OtherPeaks other_peaks(std::span<const double> all, double tolerance) {
+  // Ranks of equal plans differ by parts of a percent.
+  constexpr double kFuller = 1.01;
+  OtherPeaks said;
+  const std::size_t ranks = all.size() / kPeakValues;
+  for (std::size_t t = 0; t < kWatchedTiers.size(); ++t) {
+    RankPeak first, fullest, furthest;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const RankPeak peak{static_cast<int>(r), all[r * kPeakValues + 2 * t],
+                          all[r * kPeakValues + 2 * t + 1]};
+      if (r == 0) first = fullest = peak;
+      if (peak.measured > fullest.measured) fullest = peak;
+      if (r > 0 && peak.error() > furthest.error()) furthest = peak;
+    }
+    if (fullest.rank > 0 && fullest.measured > first.measured * kFuller) {
+      said.fullest.push_back(line_of(kWatchedTiers.at(t),
+                                     ", the fullest of " + counted(static_cast<int>(ranks), "rank"),
+                                     fullest));
+    }
+    if (furthest.error() > tolerance)
+      said.off_plan.push_back(line_of(kWatchedTiers.at(t), "", furthest));
+  }
+  return said;
+}
 
 PlanWatch::PlanWatch(const Program& program, const StepShape& shape, const MemoryPlan& memory,
                      const std::optional<RunRates>& rates, double gemm_rate)
@@ -59,7 +120,8 @@ std::vector<std::string> PlanWatch::compare(StepRecord& record, const CountedTie
   tier(Tier::kDevice, counted.device, record.memory.device_peak, error.device);
   tier(Tier::kHost, counted.host, record.memory.host_peak, error.host);
   tier(Tier::kNvme, counted.nvme, record.memory.nvme, error.nvme);
-  if (const TimeReport* time = counted.step_time ? predicted() : nullptr) {
+  const TimeReport* const time = counted.step_time ? predicted() : nullptr;
+  if (time != nullptr && rates_) {
     error.step_ms = error_of(time->step_s * 1e3, record.step_ms);
     lines.push_back(line_of("step time", milliseconds(time->step_s * 1e3),
                             milliseconds(record.step_ms), error.step_ms) +

@@ -2,7 +2,9 @@
 // metrics.jsonl and the trace. Not thread-safe.
 #pragma once
 
+#include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,23 @@ struct CountedTiers {
   bool nvme = false;
   bool step_time = true;
 };
+
+// Planned and measured peak of each tier of a rank, bytes; both below 0: the tier is not counted.
+inline constexpr std::size_t kPeakValues = 6;
+using PeakValues = std::array<double, kPeakValues>;
+[[nodiscard]] PeakValues peak_values(const MemoryPlan& memory, const StepMemory& measured,
+                                     const CountedTiers& counted);
+
+// What rank 0, whose peaks the log and metrics.jsonl have, says of the other ranks.
+struct OtherPeaks {
+  // Of each tier whose fullest rank has more than rank 0.
+  std::vector<std::string> fullest;
+  // Of each tier where another rank than 0 is further from its plan than `tolerance` (0.03: 3 %):
+  // the furthest. A tier without planned bytes has no relative difference.
+  std::vector<std::string> off_plan;
+};
+// `all`: peak_values() of every rank, in rank order. Pure.
+[[nodiscard]] OtherPeaks other_peaks(std::span<const double> all, double tolerance);
 
 class PlanWatch {
  public:

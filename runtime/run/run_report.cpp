@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
@@ -83,11 +84,18 @@ void RunReport::keep_timings(std::int64_t step) {
   traced_exchanges_ = engine_.exchanges();
 }
 
-void RunReport::compare_timers(const StepRecord& record) {
+void RunReport::compare_ranks(const StepRecord& record, const CountedTiers& counted) {
+  if (++steps_ == PlanWatch::kFirstCompared) compare_peaks(record, counted);
   timers_.add(record);
   const TrainOptions& train = options_.engine.train;
   const bool due = record.step % train.log_every == 0 || record.step >= train.steps;
   timers_line_ = due ? timers_.line() : "";
+}
+
+void RunReport::compare_peaks(const StepRecord& record, const CountedTiers& counted) {
+  if (comm_.size() == 1) return;
+  const PeakValues mine = peak_values(memory_, record.memory, counted);
+  other_peaks_ = other_peaks(comm_.all_gather_values(mine), kMemoryTolerance);
 }
 
 void RunReport::evaluated(const StepRecord& record, double seconds) {
@@ -130,6 +138,12 @@ void RunReport::step_done(StepRecord& record, const CountedTiers& counted) {
   if (!metrics_) return;
   const std::vector<std::string> compared = watch_.compare(record, counted);
   for (const std::string& line : compared) say(line);
+  const OtherPeaks others = std::exchange(other_peaks_, {});
+  for (const std::string& line : others.fullest) say(line);
+  for (const std::string& line : others.off_plan) {
+    say(line);
+    note({.kind = "plan_error", .text = line, .step = record.step});
+  }
   if (!compared.empty()) note_plan(record);
   if (record.skipped) {
     note({.kind = "skipped",

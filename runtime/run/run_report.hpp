@@ -1,6 +1,6 @@
 // The reports of a run: log, progress line, metrics, TensorBoard events, and the trace of the last
 // step. Every rank has a RunReport and makes the same calls; only rank 0 writes. Borrows options,
-// engine, plan and communicator, which outlive the RunReport. Only compare_timers() is collective.
+// engine, plan and communicator, which outlive the RunReport. Only compare_ranks() is collective.
 // Not thread-safe: used by the thread that runs the steps.
 #pragma once
 
@@ -50,9 +50,9 @@ class RunReport {
   // Keeps timings for the trace and for a snapshot of memory. Called after a training step, before
   // the engine runs a program.
   void keep_timings(std::int64_t step);
-  // Called after every step, before step_done(). With output.timers, collective in the steps that
-  // print the timers.
-  void compare_timers(const StepRecord& record);
+  // Called after every step, before step_done(). Collective in the third step, where ranks compare
+  // their peaks with their plans, and with output.timers in the steps that print the timers.
+  void compare_ranks(const StepRecord& record, const CountedTiers& counted);
   // Called after an evaluation; the record has the values.
   void evaluated(const StepRecord& record, double seconds);
   // Called after a step with the complete record, except plan_error, which step_done() sets.
@@ -69,6 +69,7 @@ class RunReport {
   void ended(const std::string& reason, std::int64_t step, MlflowStatus status);
 
  private:
+  void compare_peaks(const StepRecord& record, const CountedTiers& counted);
   void write_snapshot(const StepRecord& record);
   void note(RunEvent event) const;
   // At the third step: the plan's lanes as a file, and the differences beyond tolerance.
@@ -85,6 +86,8 @@ class RunReport {
   LossTrendMeter trend_;
   TimerReport timers_;
   std::string timers_line_;            // of the last step
+  int steps_ = 0;                      // of this process
+  OtherPeaks other_peaks_;             // at the third step, on all ranks
   std::optional<RunSummary> summary_;  // on rank 0, after open()
   MemorySnapshots snapshots_;
   std::vector<OpTiming> snapshot_timings_;  // of a step whose memory is written; else empty

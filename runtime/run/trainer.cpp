@@ -247,8 +247,8 @@ class Trainer {
     if (evaluates_after(step, stop)) evaluate(record);
     const CountedTiers counted = meter_.counted(engine_);
     {
-      const PhaseScope comparing = waits("comparing the ranks' timers");
-      report_.compare_timers(record);
+      const PhaseScope comparing = waits("comparing the ranks' timers and memory");
+      report_.compare_ranks(record, counted);
     }
     report_.step_done(record, counted);
     if (counted.device) check_device_peak(engine_.plan(), memory_, record.memory.device_peak);

@@ -67,6 +67,19 @@ TEST_F(MeshRuns, TrainAsOneRankDoes) {
   EXPECT_EQ(std::max(first, last), plan["tiers"]["device"]["peak"].get<std::int64_t>());
 }
 
+// Rank 0's peak, which metrics.jsonl has, is not the largest of this pipeline.
+TEST_F(MeshRuns, TheLogNamesTheFullestRank) {
+  const Finished run = train("run",
+                             " --nproc 2 --set parallel.pipeline=2 --set train.micro_batch=8 --set "
+                             "model.layers=2 --set train.steps=3");
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  const nlohmann::json stages = plan_of("run")["stages"];
+  ASSERT_GT(stages[1]["device"].get<double>(), 1.01 * stages[0]["device"].get<double>());
+  EXPECT_NE(run.output.find("device peak of rank 1, the fullest of 2 ranks: planned "),
+            std::string::npos)
+      << run.output;
+}
+
 TEST_F(MeshRuns, AnyMeshGoesOnFromAnyOthersCheckpoint) {
   ASSERT_EQ(train("one", " --nproc 1").exit_code, 0);
   const std::string saved = " --set checkpoint.every=4 --resume auto";

@@ -106,6 +106,47 @@ TEST(PlanWatch, WhatWasNotPlannedHasNoRelativeError) {
   EXPECT_THAT(lines, ElementsAre("host peak: planned 0 B, measured 7 B"));
 }
 
+// Of every rank the device's, the host's and NVMe's planned and measured bytes.
+std::vector<double> peaks(std::initializer_list<PeakValues> ranks) {
+  std::vector<double> all;
+  for (const PeakValues& rank : ranks) all.insert(all.end(), rank.begin(), rank.end());
+  return all;
+}
+
+TEST(OtherPeaks, RanksLikeTheFirstAreNotNamed) {
+  const PeakValues rank = {2000, 2000, -1, -1, 0, 0};
+  const PeakValues near = {2000, 2010, -1, -1, 0, 0};
+  const OtherPeaks said = other_peaks(peaks({rank, near, rank}), 0.03);
+  EXPECT_TRUE(said.fullest.empty());
+  EXPECT_TRUE(said.off_plan.empty());
+}
+
+TEST(OtherPeaks, TheFullestAndTheFurthestFromItsPlanAreNamed) {
+  const OtherPeaks said = other_peaks(
+      peaks({{1000, 1000, 50, 50, 10, 10}, {4000, 4000, 50, 40, 0, 7}, {3000, 3300, 50, 50, 0, 5}}),
+      0.03);
+  EXPECT_THAT(said.fullest, ElementsAre("device peak of rank 1, the fullest of 3 ranks: planned "
+                                        "3.91 KiB, measured 3.91 KiB (+0.00 %)"));
+  EXPECT_THAT(said.off_plan,
+              ElementsAre("device peak of rank 2: planned 2.93 KiB, measured 3.22 KiB (+10.00 %)",
+                          "host peak of rank 1: planned 50 B, measured 40 B (-20.00 %)"));
+}
+
+// The log compares rank 0's peaks by itself, so they hide no other rank's.
+TEST(OtherPeaks, TheFirstRankIsNotNamed) {
+  const OtherPeaks said =
+      other_peaks(peaks({{1000, 2000, -1, -1, -1, -1}, {1000, 1500, -1, -1, -1, -1}}), 0.03);
+  EXPECT_TRUE(said.fullest.empty());
+  EXPECT_THAT(said.off_plan, ElementsAre(HasSubstr("device peak of rank 1: ")));
+}
+
+TEST(OtherPeaks, HaveValuesOfCountedTiers) {
+  const Step step;
+  const StepRecord record = record_of(5);
+  EXPECT_THAT(peak_values(step.memory, record.memory, {.device = true, .nvme = true}),
+              ElementsAre(1000, 1100, -1, -1, 400, 400));
+}
+
 TEST(PlanWatch, ProductsRunAtAShareOfWhatWasMeasured) {
   const Step step;
   RunRates rates = rates_of_run();
