@@ -15,7 +15,9 @@ namespace sluice {
 void set_libtorch_threads(int threads);
 
 // FLOP/s of a square matrix product, the best of a few; the base of "% of measured rate"
-// (peak_rate.hpp). Takes at most 0.2 s on a CPU, without this thread's wait for a core.
+// (peak_rate.hpp). Takes at most 0.2 s on a CPU, without this thread's wait for a core. The number
+// of products depends on their times. Failpoint machine.gemm_rate, poisoned: only those of the
+// smallest size, a fixed number.
 [[nodiscard]] double measure_gemm_rate(DType dtype, at::Device device);
 
 // A linear layer: x [rows, in] -> y [rows, out].
