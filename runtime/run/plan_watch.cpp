@@ -41,11 +41,16 @@ struct RankPeak {
   [[nodiscard]] double error() const { return std::abs(error_of(planned, measured).value_or(0)); }
 };
 
-std::string line_of(Tier tier, const std::string& which, const RankPeak& peak) {
-  return line_of(std::string(name_of(tier)) + " peak of rank " + std::to_string(peak.rank) + which,
-                 format_bytes(static_cast<std::int64_t>(peak.planned)),
-                 format_bytes(static_cast<std::int64_t>(peak.measured)),
-                 error_of(peak.planned, peak.measured));
+// `whose`: what follows "device peak".
+std::string line_of(Tier tier, const std::string& whose, double planned, double measured) {
+  return line_of(std::string(name_of(tier)) + " peak" + whose,
+                 format_bytes(static_cast<std::int64_t>(planned)),
+                 format_bytes(static_cast<std::int64_t>(measured)), error_of(planned, measured));
+}
+
+std::string line_of(Tier tier, const RankPeak& peak, const std::string& which) {
+  return line_of(tier, " of rank " + std::to_string(peak.rank) + which, peak.planned,
+                 peak.measured);
 }
 
 }  // namespace
@@ -81,12 +86,12 @@ OtherPeaks other_peaks(std::span<const double> all, double tolerance) {
       if (r > 0 && peak.error() > furthest.error()) furthest = peak;
     }
     if (fullest.rank > 0 && fullest.measured > first.measured * kFuller) {
-      said.fullest.push_back(line_of(kWatchedTiers.at(t),
-                                     ", the fullest of " + counted(static_cast<int>(ranks), "rank"),
-                                     fullest));
+      said.fullest.push_back(
+          line_of(kWatchedTiers.at(t), fullest,
+                  ", the fullest of " + counted(static_cast<int>(ranks), "rank")));
     }
     if (furthest.error() > tolerance)
-      said.off_plan.push_back(line_of(kWatchedTiers.at(t), "", furthest));
+      said.off_plan.push_back(line_of(kWatchedTiers.at(t), furthest, ""));
   }
   return said;
 }
@@ -109,17 +114,14 @@ std::vector<std::string> PlanWatch::compare(StepRecord& record, const CountedTie
   if (++steps_ < kFirstCompared) return {};
   PlanError error;
   std::vector<std::string> lines;
-  const auto tier = [&](Tier t, bool is_counted, std::int64_t measured,
-                        std::optional<double>& into) {
-    const std::int64_t planned = memory_.of(t).peak;
-    if (!is_counted || (planned == 0 && measured == 0)) return;
-    into = error_of(static_cast<double>(planned), static_cast<double>(measured));
-    lines.push_back(line_of(std::string(name_of(t)) + " peak", format_bytes(planned),
-                            format_bytes(measured), into));
-  };
-  tier(Tier::kDevice, counted.device, record.memory.device_peak, error.device);
-  tier(Tier::kHost, counted.host, record.memory.host_peak, error.host);
-  tier(Tier::kNvme, counted.nvme, record.memory.nvme, error.nvme);
+  const PeakValues peaks = peak_values(memory_, record.memory, counted);
+  const std::array errors = {&error.device, &error.host, &error.nvme};
+  for (std::size_t t = 0; t < kWatchedTiers.size(); ++t) {
+    const double planned = peaks.at(2 * t), measured = peaks.at(2 * t + 1);
+    if (planned < 0 || (planned == 0 && measured == 0)) continue;
+    *errors.at(t) = error_of(planned, measured);
+    lines.push_back(line_of(kWatchedTiers.at(t), "", planned, measured));
+  }
   const TimeReport* const time = counted.step_time ? predicted() : nullptr;
   if (time != nullptr && rates_) {
     error.step_ms = error_of(time->step_s * 1e3, record.step_ms);
