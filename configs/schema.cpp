@@ -27,7 +27,8 @@ Section train_section() {
       .when("train.dtype is bf16 or fp16")
       .key("seed", &O::seed, count(0, std::numeric_limits<double>::infinity()),
            "Seed of initial weights, dropout and the order of samples.")
-      .key("clip", &O::clip, number(kAtLeastZero), "Largest global gradient norm; 0: no clipping.")
+      .key("clip", &O::clip, number(kAtLeastZero),
+           "Largest global gradient norm; 0: no clipping, and a GPU may need less memory.")
       .example("0.5")
       .key("attention", &O::attention, one_of({"auto", "flash", "cudnn"}),
            "Operator of 16-bit attention on a GPU: flash attention, or cuDNN's; auto: cuDNN's on a "
@@ -54,8 +55,7 @@ Section train_section() {
       .key("eval_every", &O::eval_every, count(0), "Steps between evaluations; 0: only at the end.")
       .when("train.eval_steps is above 0")
       .example("200")
-      .key("eval_steps", &O::eval_steps, count(0),
-           "Global batches of one evaluation; 0: never evaluate.")
+      .key("eval_steps", &O::eval_steps, count(0), "Global batches of an evaluation; 0: none.")
       .key("log_every", &O::log_every, count(1), "Steps between progress lines.")
       .key("sample_tokens", &O::sample_tokens, count(0),
            "Tokens generated from the trained model at the end; 0: none.")

@@ -28,8 +28,8 @@ struct GroupShape {
   // With optimizer states on NVMe: those of this group are on the host (share_states()).
   bool states_on_host = false;
   // Above 0: the gradients that an update reads (lasting_gradient_elems()) exist from the operation
-  // that opens them to the last update of the step, in so many bytes of the device's allocator,
-  // which activations had before. Only where may_pass_gradients().
+  // that opens them to the group's update or the last update of the step, in so many bytes of the
+  // device's allocator, which activations had before. Only where may_pass_gradients().
   std::int64_t passing_gradient_bytes = 0;
 };
 

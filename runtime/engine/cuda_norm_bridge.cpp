@@ -78,32 +78,40 @@ class HostWait {
 
 class CudaNorm final : public DeviceNorm {
  public:
-  explicit CudaNorm(c10::DeviceIndex device) : device_(device) {
+  CudaNorm(c10::DeviceIndex device, std::int64_t sums) : device_(device), count_(sums) {
     const c10::cuda::CUDAGuard guard(device_);
     read_.emplace(cudaEventBlockingSync);
     decided_.emplace(0U);
+    sums_.grown_to(count_);
     on_device_.grown_to(1);
+    part_.grown_to(1);
     on_host_.grown_to(1);
   }
 
-  void read(std::span<const cuda::SquaresSpan> spans, std::span<const double> losses,
-            std::span<double> values) override {
+  void sum(std::span<const cuda::SquaresSpan> spans, std::int64_t first) override {
     translated(name(), [&] {
+      const c10::cuda::CUDAGuard guard(device_);
+      const int count = static_cast<int>(spans.size());
+      double* const scratch = scratch_.grown_to(cuda::squares_scratch(spans.data(), count));
+      cuda::launch_sum_squares(spans.data(), count, scratch, sums_.data() + first, {stream()});
+    });
+  }
+
+  void read(std::span<const double> losses, std::span<double> values) override {
+    translated(name(), [&] {
+      const std::size_t sums = values.size() - losses.size();
       double* const to = values_.grown_to(std::ssize(values));
-      copy_to_host(to, enqueue_sums(spans), spans.size());
-      copy_to_host(to + spans.size(), losses.data(), losses.size());
+      copy_to_host(to, sums_.data(), sums);
+      copy_to_host(to + sums, losses.data(), losses.size());
       read_->mark(stream());
       read_->wait();
       std::copy_n(to, values.size(), values.begin());
     });
   }
 
-  void decide(std::span<const cuda::SquaresSpan> spans, std::span<const double> losses,
-              const cuda::ClipInput& input) override {
+  void decide(std::span<const double> losses, const cuda::ClipInput& input) override {
     translated(name(), [&] {
-      const double* const sums = enqueue_sums(spans);
-      cuda::launch_step_clip({sums, std::ssize(spans), losses.data(), std::ssize(losses)}, input,
-                             on_device_.data(), {stream()});
+      launch_decision({sums_.data(), count_}, losses, input, on_device_.data());
       copy_to_host(on_host_.data(), on_device_.data(), 1);
       decided_->mark(stream());
     });
@@ -115,6 +123,15 @@ class CudaNorm final : public DeviceNorm {
     return translated(name(), [&] {
       decided_->wait();
       return *on_host_.data();
+    });
+  }
+
+  [[nodiscard]] const cuda::StepClip* decide_part(std::int64_t first, std::int64_t count,
+                                                  std::span<const double> losses,
+                                                  const cuda::ClipInput& input) override {
+    return translated(name(), [&] {
+      launch_decision({sums_.data() + first, count}, losses, input, part_.data());
+      return part_.data();
     });
   }
 
@@ -133,20 +150,21 @@ class CudaNorm final : public DeviceNorm {
                "copying the gradient norm to the host");
   }
 
-  // The sums in device memory, where the stream has computed them.
-  double* enqueue_sums(std::span<const cuda::SquaresSpan> spans) {
+  void launch_decision(cuda::StepSums by, std::span<const double> losses,
+                       const cuda::ClipInput& input, cuda::StepClip* to) const {
     const c10::cuda::CUDAGuard guard(device_);
-    const int count = static_cast<int>(spans.size());
-    const std::int64_t scratch = cuda::squares_scratch(spans.data(), count);
-    double* const memory = sums_.grown_to(scratch + count);
-    cuda::launch_sum_squares(spans.data(), count, memory, memory + scratch, {stream()});
-    return memory + scratch;
+    by.losses = losses.data();
+    by.micro_batches = std::ssize(losses);
+    cuda::launch_step_clip(by, input, to, {stream()});
   }
 
   const c10::DeviceIndex device_;
-  Memory<double> sums_{/*on_host=*/false};  // 8 bytes for 4096 elements of a rank's gradients
+  const std::int64_t count_;                   // of sums
+  Memory<double> scratch_{/*on_host=*/false};  // 8 bytes for 4096 elements of a rank's gradients
+  Memory<double> sums_{/*on_host=*/false};
   Memory<double> values_{/*on_host=*/true};
   Memory<cuda::StepClip> on_device_{/*on_host=*/false};
+  Memory<cuda::StepClip> part_{/*on_host=*/false};
   Memory<cuda::StepClip> on_host_{/*on_host=*/true};
   // The host's optimizer may run meanwhile: the thread that reads sleeps and leaves its core to it.
   // Where the GPU decides, nothing else runs on the host, and the thread spins to go on at once.
@@ -157,8 +175,8 @@ class CudaNorm final : public DeviceNorm {
 }  // namespace sluice
 
 extern "C" __attribute__((visibility("default"))) sluice::DeviceNorm* sluice_make_cuda_norm(
-    int device) {
+    int device, std::int64_t sums) {
   return sluice::translated("the gradient norm on GPU " + std::to_string(device), [&] {
-    return new sluice::CudaNorm(static_cast<c10::DeviceIndex>(device));
+    return new sluice::CudaNorm(static_cast<c10::DeviceIndex>(device), sums);
   });
 }

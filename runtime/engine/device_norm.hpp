@@ -2,6 +2,7 @@
 // same. Functions throw Error.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 namespace sluice::cuda {
@@ -15,17 +16,24 @@ namespace sluice {
 class DeviceNorm {
  public:
   virtual ~DeviceNorm() = default;
-  // Sets `values` to the sum of squares of each span, with the bits of sum_squares() on the host,
-  // and behind them to `losses`, which are on the GPU. The host waits once for all.
-  virtual void read(std::span<const cuda::SquaresSpan> spans, std::span<const double> losses,
-                    std::span<double> values) = 0;
-  // Enqueues the sums, the step's decision (decide_step) and its copy to the host. Does not wait.
-  virtual void decide(std::span<const cuda::SquaresSpan> spans, std::span<const double> losses,
-                      const cuda::ClipInput& input) = 0;
+  // Enqueues the sum of squares of each span, with the bits of sum_squares() on the host, to places
+  // [first, first + spans.size()) of the object's sums.
+  virtual void sum(std::span<const cuda::SquaresSpan> spans, std::int64_t first) = 0;
+  // Sets `values` to the first sums, and the last of `values` to `losses`, which are on the GPU.
+  // The host waits once for all.
+  virtual void read(std::span<const double> losses, std::span<double> values) = 0;
+  // Enqueues the step's decision (decide_step) by all sums, and its copy to the host. Does not
+  // wait.
+  virtual void decide(std::span<const double> losses, const cuda::ClipInput& input) = 0;
   // For updates that are enqueued behind decide(). One address for all steps.
   [[nodiscard]] virtual const cuda::StepClip* decision() const = 0;
   // Of the last decide(); the host waits once, and not for what was enqueued behind it.
   [[nodiscard]] virtual cuda::StepClip wait() = 0;
+  // Enqueues a decision by sums [first, first + count) alone, and returns its place in device
+  // memory, for updates that are enqueued before the next call. Does not wait.
+  [[nodiscard]] virtual const cuda::StepClip* decide_part(std::int64_t first, std::int64_t count,
+                                                          std::span<const double> losses,
+                                                          const cuda::ClipInput& input) = 0;
 };
 
 }  // namespace sluice

@@ -10,25 +10,44 @@
 namespace sluice {
 namespace {
 
+bool needs_no_norm(const GroupShape& group) {
+  return group.passing_gradient_bytes > 0 && !group.add_replicas;
+}
+
+// Passing gradients that exist while unit u runs its backward: those of the units from it on. A
+// group that is updated in the backward has its update behind its own; if gradients are sent, two
+// backwards later, for its reduction to complete.
+std::int64_t passing_bytes(const StepShape& shape, int u, bool updates) {
+  const int delay = shape.dp > 1 ? 2 : 0;
+  std::int64_t bytes = 0;
+  for (int v = u; v < static_cast<int>(shape.units.size()); ++v) {
+    for (const int g : nth(shape.units, v).groups) {
+      const GroupShape& group = nth(shape.groups, g);
+      const bool updated = updates && needs_no_norm(group) && v > u + delay;
+      if (!updated) bytes += group.passing_gradient_bytes;
+    }
+  }
+  return bytes;
+}
+
 // Bytes by which the peak of the backward falls if gradients pass, without gaps. As long as they
-// run, units have their workspace, the kept activations of the units up to them, and the passing
-// gradients of the units from them on.
-std::int64_t saved_bytes(const StepShape& shape, std::int64_t all) {
+// run, units have their workspace, the kept activations of the units up to them, and passing
+// gradients.
+std::int64_t saved_bytes(const StepShape& shape, std::int64_t all, bool updates) {
   const int head = static_cast<int>(shape.units.size()) - 1;
   const std::int64_t flights = shape.layer_major ? shape.micro_batches : 1;
-  std::int64_t kept = 0, passed = all, peak = 0, passing_peak = 0;
+  std::int64_t kept = 0, peak = 0, passing_peak = 0;
   for (int u = 0; u <= head; ++u) {
-    const UnitShape& unit = nth(shape.units, u);
-    const UnitMemory& memory = unit.memory;
+    const UnitMemory& memory = nth(shape.units, u).memory;
     if (u < head) {
       kept += memory.output + (shape.recompute ? 0 : memory.kept) - leaving_bytes(shape, u);
     }
     const std::int64_t workspace =
         u == head ? memory.backward_peak + memory.scratch
                   : (shape.recompute ? memory.recompute_peak : memory.backward_peak);
+    const std::int64_t passed = passing_bytes(shape, u, updates);
     peak = std::max(peak, kept * flights + workspace);
     passing_peak = std::max(passing_peak, kept * flights + workspace + passed);
-    for (const int g : unit.groups) passed -= nth(shape.groups, g).passing_gradient_bytes;
   }
   return peak + all - passing_peak;
 }
@@ -55,7 +74,12 @@ void pass_gradients(StepShape& shape) {
     largest = std::max(largest, group.passing_gradient_bytes);
   }
   const std::int64_t gap = largest > 0 ? cuda_gap_bytes(largest) : 0;
-  const bool saves = always || saved_bytes(shape, all) > gap;
+  const std::int64_t saved = saved_bytes(shape, all, false);
+  const std::int64_t more = saved_bytes(shape, all, true) - std::max<std::int64_t>(saved, 0);
+  const bool may_update = shape.updates_in_backward &&
+                          std::any_of(shape.groups.begin(), shape.groups.end(), needs_no_norm);
+  shape.updates_in_backward = may_update && (always || more > gap);
+  const bool saves = always || saved > gap || shape.updates_in_backward;
   shape.passing_gap_bytes = saves ? gap : 0;
   if (saves) return;
   for (GroupShape& group : shape.groups) group.passing_gradient_bytes = 0;

@@ -10,7 +10,10 @@ namespace sluice {
 // pass unless the peak falls by more than the gaps that they leave. Gradients below 1 MiB keep
 // their row: they would take segments of their own from libtorch's allocator. So do those of tables
 // and heads: when their turn comes, no gap between other tensors is as large as they are.
-// Failpoint plan.passing_gradients, poisoned: all gradients of blocks that may pass do.
+// Groups whose gradients pass are updated in the backward where StepShape::updates_in_backward says
+// that they may be, and where the peak falls by more than the gaps once more: each update ends a
+// CUDA graph.
+// Failpoint plan.passing_gradients, poisoned: all of this wherever it may be.
 // REQUIRES: the shape has its units, stage and placement.
 void pass_gradients(StepShape& shape);
 

@@ -19,8 +19,9 @@ std::optional<Phase> phase_of(const Op& op) {
       return Phase::kBackward;
     case OpKind::kAddGrads:
     case OpKind::kNormAndScale:
-    case OpKind::kUpdate:
       return Phase::kUpdate;
+    case OpKind::kUpdate:
+      return op.in_backward ? Phase::kBackward : Phase::kUpdate;
     default:
       return std::nullopt;
   }

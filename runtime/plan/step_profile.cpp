@@ -148,6 +148,8 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
     shape.groups[g].resident = shape.stage < 3 || kept || elems < options.zero.persist_below;
   }
   share_states(shape, options.offload.host_fraction);
+  // A step in fp16 may be thrown away for its loss scale, as a whole.
+  shape.updates_in_backward = options.train.clip == 0 && shape.dtype != DType::kFloat16;
   pass_gradients(shape);
 }
 

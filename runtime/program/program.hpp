@@ -51,7 +51,7 @@ enum class OpKind {
   kAddReplicas,   // sum a group's reduced gradients over the other ranks that hold the group too
   kMeet,          // a barrier of all ranks of the mesh
   kNormAndScale,  // global gradient norm, clip coefficient, loss over all ranks
-  kUpdate,        // optimizer update of a group's shard or of a chunk
+  kUpdate,  // optimizer update of a group's shard or of a chunk; `in_backward` also sums squares
 
   // Between tiers.
   kReadStates,   // a chunk's master weights and moments: disk -> its slot of the ring
@@ -138,6 +138,7 @@ struct Op {
   bool split = false;         // kBackward: a kBackwardWeights follows
   bool ahead = false;         // kReadStates: for the update at the start of the next program
   bool speculative = false;   // part of a speculative update of a chunk
+  bool in_backward = false;   // kUpdate on the device: before the norm, which has no part in it
   std::vector<int> reads{};   // groups whose full parameters it reads
   std::vector<int> writes{};  // groups whose full gradients it writes or adds to
   std::vector<int> opens{};   // groups of `writes` whose gradients are replaced

@@ -73,6 +73,9 @@ struct StepShape : ShardShape {
   // between tensors of a pipeline's micro-batches.
   std::int64_t library_bytes = 0;
   std::int64_t passing_gap_bytes = 0;  // room between activations and passing gradients
+  // No norm clips the step: a group whose gradients pass is updated in the backward, as soon as
+  // they are complete. Replicas are added before the norm, so their groups wait for it.
+  bool updates_in_backward = false;
   // The bounce buffer through which the host adds gradients of a device with its own memory; 0: the
   // device is the host.
   std::int64_t bounce_bytes = 0;

@@ -126,7 +126,7 @@ TrainingError non_finite_error(std::int64_t step, const StepResult& result,
   return TrainingError("step " + std::to_string(step) + ": loss " + value_text(result.loss) +
                        ", grad norm " + value_text(result.grad_norm) +
                        "; the first non-finite value is made by " + where +
-                       ". Nothing was updated. A lower optimizer.lr, longer warm-up or "
+                       ". It has changed no weight. A lower optimizer.lr, longer warm-up or "
                        "train.clip usually cures this");
 }
 

@@ -37,7 +37,8 @@ TEST(Reference, EveryExampleIsAValueOfItsKey) {
 
 TEST(Reference, ExplainsAKeyASectionAndAll) {
   EXPECT_EQ(explain("train.clip"),
-            "train.clip: Largest global gradient norm; 0: no clipping.\n"
+            "train.clip: Largest global gradient norm; 0: no clipping, and a GPU may need\n"
+            "  less memory.\n"
             "  default   1\n"
             "  values    a number >= 0\n"
             "  effect    always\n"

@@ -46,6 +46,11 @@ def device_plan(answer):
     return json.loads((answer.folder / "plan.json").read_text(encoding="ascii"))["tiers"]["device"]
 
 
+def updates_in_backward(answer):
+    """Whether a rank decides more often than once a step: each update in the backward has its own decision."""
+    return any(sum(count for kernel, count in report["kernels"].items() if "step_clip" in kernel) > STEPS for report in answer.reports)
+
+
 STAGED = [{"zero.stage": stage} for stage in (0, 2, 3)]
 # A rank alone adds gradients of several micro-batches where they are written; off the device their sum has another order.
 UPDATED_OFF = [{"offload.optimizer": "host"}, {"zero.stage": 2, "offload.optimizer": "nvme"}]
@@ -70,6 +75,9 @@ NARROW = {"offload.states_dtype": "bf16"}
 IN_PART = [{"zero.stage": 2, "offload.optimizer": tier, "offload.device_fraction": 0.4} for tier in ("host", "nvme")] + [SHARED]
 # Gradients of blocks take the place of activations, small ones too; the run that the others are compared with keeps them.
 PASSING = {"SLUICE_FAILPOINTS": "plan.passing_gradients:nan"}
+# Without a clip, blocks whose gradients pass are updated in the backward. A clip that is never reached has the same bits.
+UNREACHED, UNCLIPPED = {"train.clip": 1e9}, {"train.clip": 0}
+IN_BACKWARD = [UNCLIPPED | change for change in (*STAGED, {}, *RECOMPUTED, *EAGER)]
 ALONE = STAGED + UPDATED_OFF + ACTIVATIONS + RECOMPUTED + EAGER
 BF16 = {"train.dtype": "bf16"}
 TWO = {"launch.nproc": 2, "train.global_batch": 8}
@@ -85,6 +93,12 @@ SAME_BITS = {
     "passing gradients of stages": ("llama", STAGES | BF16 | {"launch.nproc": 2, "train.global_batch": 2}, STAGED + RECOMPUTED + EAGER),
     "passing shards in layer order": ("gpt2 with dropout", TWO | {"train.dtype": "fp16", "zero.stage": 2} | LAYERS[0], ALONE),
     "passing gradients of tensor ranks": ("qwen2", SEQUENCE | {"launch.nproc": 2}, ALONE),
+    "passing gradients, updated in the backward": ("llama", BF16 | UNREACHED, IN_BACKWARD),
+    "passing gradients, updated in the backward, fp32": ("mistral", UNREACHED | {"optimizer.type": "lion"}, IN_BACKWARD),
+    "passing gradients, updated in the backward in layer order": ("gpt2 with dropout", BF16 | UNREACHED | {"train.global_batch": 6} | LAYERS[0], IN_BACKWARD),
+    "passing gradients, updated in the backward of data ranks": ("gpt2", BF16 | UNREACHED | {"launch.nproc": 2}, IN_BACKWARD),
+    "passing gradients, updated in the backward of stages": ("llama", STAGES | BF16 | UNREACHED | {"launch.nproc": 2, "train.global_batch": 2}, IN_BACKWARD),
+    "passing gradients, updated in the backward of tensor ranks": ("gpt2", TENSOR | UNREACHED | {"launch.nproc": 2}, IN_BACKWARD),
     "dropout": ("gpt2 with dropout", {"train.dtype": "fp16"}, ALONE + TIERED),
     "fp32": ("mistral", {"optimizer.type": "lion"}, ALONE + TIERED),
     "fp8": ("qwen2", BF16 | {"train.matmul": "fp8", "train.global_batch": 4}, ALONE),
@@ -121,6 +135,8 @@ def check_same_bits(place, name, everything):
         wrong = wrong or [text for text in [difference(other, bits)] if text]
         if passing and not change and device_plan(answer) == device_plan(keeps):
             wrong.append("its plan keeps the gradients too")
+        if passing and updates_in_backward(answer) != (change.get("train.clip") == 0):
+            wrong.append("it updates at another place of the step")
         found += [f"{change}, schedule {schedule}: {what}" for what in wrong]
     return found, f"{1 + len(runs)} runs"
 

@@ -165,6 +165,17 @@ def check_lost_message(place, name):
     return [f"exit code {answer.code}:\n{training.tail(answer.text)}"], ""
 
 
+def check_not_finite(place, ranks):
+    """A value that is not finite changes no weight of a run that updates in the backward, so the error names the unit that made it."""
+    rank = ranks - 1
+    answer = place.train(f"not-finite-{ranks}", MODELS["llama"], {"train.clip": 0, "train.steps": 4, "launch.nproc": ranks}, gpus=ranks, computes="late",
+                         variables={"SLUICE_FAILPOINTS": f"plan.passing_gradients:nan;engine.forward.2.2:rank={rank}:nan"})
+    found = [] if answer.code == 5 else [f"exit code {answer.code}:\n{training.tail(answer.text)}"]
+    if f"rank {rank}, unit layers.1, forward, micro-batch 0" not in answer.text:
+        found.append(f"the message does not name the unit:\n{training.tail(answer.text)}")
+    return found, ""
+
+
 # A driver holds some 1000 kernels. A rank that fills it stops in its next launch, and so does each thread that copies.
 MOST_TASKS = 600
 
@@ -202,6 +213,8 @@ def named_checks(place, everything):
     oracles = Oracles(place)
     checks = [("commands", lambda: check_commands(oracles)),
               ("run ahead", lambda: check_run_ahead(place)),
+              ("not finite", lambda: check_not_finite(place, 1)),
+              ("not finite on one of two ranks", lambda: check_not_finite(place, 2)),
               ("commands of two stages", lambda: check_commands(oracles, "commands-2", 2, STAGES | {"train.global_batch": 4}))]
     for name, model, settings in others(place):
         checks.append((name, lambda n=name, m=model, s=settings: check_other(oracles, n, m, s)))

@@ -1,6 +1,7 @@
 #include "runtime/engine/ops/norm_ops.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/failpoint.hpp"
@@ -38,19 +39,6 @@ std::span<const double> values_of(const at::Tensor& losses) {
   return {losses.data_ptr<double>(), static_cast<std::size_t>(losses.numel())};
 }
 
-// The shards of a rank's gradients on a GPU, and their places among own_values().
-struct GpuShards {
-  std::vector<cuda::SquaresSpan> spans;
-  std::vector<std::size_t> places;
-
-  void add(const at::Tensor& gradients, std::int64_t shard_elems, std::size_t first) {
-    for (std::int64_t begin = 0; begin < gradients.numel(); begin += shard_elems) {
-      spans.push_back({gradients.data_ptr<float>() + begin, shard_elems});
-      places.push_back(first++);
-    }
-  }
-};
-
 std::size_t place_of(const EngineSetup& setup, int group) {
   return kFirstSum + static_cast<std::size_t>(group * owned_shards(setup.shape()));
 }
@@ -59,14 +47,29 @@ bool counts(const EngineSetup& setup, int group) {
   return nth(setup.spec().groups, group).counted && !is_frozen(setup.shape(), group);
 }
 
-GpuShards gpu_shards(const EngineSetup& setup, GroupStore& store) {
-  GpuShards shards;
-  for (int g = 0; g < store.size(); ++g) {
-    if (!counts(setup, g)) continue;
-    shards.add(store.group(g).grad_owned, nth(setup.shape().groups, g).shard_elems,
-               place_of(setup, g));
+// Sums on a GPU: those of counted groups, then those of others, which are summed only to decide on
+// their updates.
+std::int64_t count_of_sums(const EngineSetup& setup, bool counted, int end) {
+  std::int64_t sums = 0;
+  for (int g = 0; g < end; ++g) {
+    const bool among = !is_frozen(setup.shape(), g) && counts(setup, g) == counted;
+    sums += among ? owned_shards(setup.shape()) : 0;
   }
-  return shards;
+  return sums;
+}
+
+// The place of the group's first shard among them.
+std::int64_t gpu_place(const EngineSetup& setup, int group, int groups) {
+  if (counts(setup, group)) return count_of_sums(setup, true, group);
+  return count_of_sums(setup, true, groups) + count_of_sums(setup, false, group);
+}
+
+void add_spans(const GroupState& group, std::int64_t shard_elems,
+               std::vector<cuda::SquaresSpan>& spans) {
+  const at::Tensor& gradients = group.grad_owned;
+  for (std::int64_t begin = 0; begin < gradients.numel(); begin += shard_elems) {
+    spans.push_back({gradients.data_ptr<float>() + begin, shard_elems});
+  }
 }
 
 }  // namespace
@@ -81,7 +84,10 @@ NormOps::NormOps(const StepParts& parts)
   const Placement& placement = setup_.shape().placement;
   const bool on_gpu = setup_.device.is_cuda() && placement.gradients == Tier::kDevice;
   if (!on_gpu || !setup_.trains()) return;
-  gpu_ = device_norm(setup_.device);
+  const int groups = store_.size();
+  gpu_ = device_norm(setup_.device,
+                     count_of_sums(setup_, true, groups) + count_of_sums(setup_, false, groups));
+  begin_program();
   const bool alone = setup_.world().size() == 1;
   if (alone && placement.optimizer == Tier::kDevice) decision_ = gpu_->decision();
 }
@@ -105,18 +111,49 @@ void NormOps::add_host_sums(std::vector<double>& values) const {
   }
 }
 
-void NormOps::read_gpu(const at::Tensor& losses, std::vector<double>& values) {
-  const GpuShards shards = gpu_shards(setup_, store_);
-  const std::span<const double> losses_there = values_of(losses);
-  std::vector<double> read(shards.spans.size() + losses_there.size());
-  gpu_->read(shards.spans, losses_there, read);
-  for (std::size_t i = 0; i < read.size(); ++i) {
-    if (i < shards.places.size()) {
-      values[shards.places[i]] = read[i];
+void NormOps::begin_program() { summed_.assign(static_cast<std::size_t>(store_.size()), false); }
+
+// Runs of groups whose places follow each other are summed together.
+void NormOps::sum_on_gpu() {
+  std::vector<cuda::SquaresSpan> spans;
+  const auto flush = [&](int end) {
+    if (!spans.empty()) gpu_->sum(spans, count_of_sums(setup_, true, end) - std::ssize(spans));
+    spans.clear();
+  };
+  for (int g = 0; g < store_.size(); ++g) {
+    if (!counts(setup_, g)) continue;
+    if (nth(summed_, g)) {
+      flush(g);
     } else {
-      run_.loss_sum += read[i];
+      add_spans(store_.group(g), nth(setup_.shape().groups, g).shard_elems, spans);
     }
   }
+  flush(store_.size());
+}
+
+const cuda::StepClip* NormOps::decide(int group, const at::Tensor& losses) {
+  std::vector<cuda::SquaresSpan> spans;
+  add_spans(store_.group(group), nth(setup_.shape().groups, group).shard_elems, spans);
+  const std::int64_t place = gpu_place(setup_, group, store_.size());
+  gpu_->sum(spans, place);
+  nth(summed_, group) = true;
+  return gpu_->decide_part(place, std::ssize(spans), values_of(losses), clip_input());
+}
+
+void NormOps::read_gpu(const at::Tensor& losses, std::vector<double>& values) {
+  sum_on_gpu();
+  const std::span<const double> losses_there = values_of(losses);
+  const auto sums = static_cast<std::size_t>(count_of_sums(setup_, true, store_.size()));
+  std::vector<double> read(sums + losses_there.size());
+  gpu_->read(losses_there, read);
+  auto next = read.begin();
+  for (int g = 0; g < store_.size(); ++g) {
+    if (!counts(setup_, g)) continue;
+    const auto end = next + owned_shards(setup_.shape());
+    std::copy(next, end, values.begin() + static_cast<std::ptrdiff_t>(place_of(setup_, g)));
+    next = end;
+  }
+  run_.loss_sum = std::accumulate(next, read.end(), run_.loss_sum);
 }
 
 std::vector<double> NormOps::own_values(const at::Tensor& losses) {
@@ -155,7 +192,8 @@ double NormOps::squares_of_all(std::span<const double> all, std::size_t stride) 
 
 void NormOps::norm_and_scale(const at::Tensor& losses) {
   if (decision_ != nullptr) {
-    gpu_->decide(gpu_shards(setup_, store_).spans, values_of(losses), clip_input());
+    sum_on_gpu();
+    gpu_->decide(values_of(losses), clip_input());
     undecided_ = true;
     return;
   }

@@ -7,6 +7,9 @@
 //
 // A rank alone whose states are all on a GPU leaves the decision to the GPU (DeviceNorm): updates
 // are enqueued behind the decision, and the host reads it at the end of the program.
+//
+// The gradients of a group that is updated in the backward are gone by then. decide() sums their
+// squares before, and decides on that group's update alone.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,8 +28,12 @@ class NormOps {
   // Collective over the world: ranks exchange their numbers of groups.
   explicit NormOps(const StepParts& parts);
 
+  void begin_program();
   // `losses`: of the micro-batches, on a GPU; else undefined.
   void norm_and_scale(const at::Tensor& losses);
+  // The decision of a group's update in the backward, in device memory: the update happens if the
+  // losses and the group's gradients are finite. REQUIRES: the gradients are on a GPU.
+  [[nodiscard]] const cuda::StepClip* decide(int group, const at::Tensor& losses);
   // The decision in device memory, for updates; null: norm_and_scale() has decided.
   [[nodiscard]] const cuda::StepClip* decision() const { return decision_; }
   // At the end of the program. Where the GPU has decided, waits for the result and returns true.
@@ -43,6 +50,8 @@ class NormOps {
   [[nodiscard]] std::vector<double> gradient_sums(int group) const;
   void add_host_sums(std::vector<double>& values) const;
   void read_gpu(const at::Tensor& losses, std::vector<double>& values);
+  // Enqueues the sums of the groups that are not summed yet.
+  void sum_on_gpu();
   [[nodiscard]] double squares_of_all(std::span<const double> all, std::size_t stride) const;
   [[nodiscard]] cuda::ClipInput clip_input() const;
   void use_norm(double squares);
@@ -54,6 +63,7 @@ class NormOps {
   TierStore* const tiers_;
   std::vector<int> stage_groups_;    // number of groups, by pipeline stage
   std::unique_ptr<DeviceNorm> gpu_;  // null: gradients are on the host's side
+  std::vector<bool> summed_;         // by group: on the GPU, in the backward
   const cuda::StepClip* decision_ = nullptr;
   bool undecided_ = false;  // the GPU's decision is not read yet
 };

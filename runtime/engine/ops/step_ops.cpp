@@ -26,7 +26,7 @@ StepOps::StepOps(const StepParts& parts, RowSource train, RowSource valid)
       graphs_(parts.run, parts.graphs, [this] { return batch_.outgrows_graphs(); }),
       gradients_(parts, graphs_),
       norm_(parts),
-      update_(parts, norm_.decision()),
+      update_(parts),
       inputs_(parts),
       pipe_(parts, graphs_) {}
 
@@ -38,6 +38,7 @@ void StepOps::begin_program() {
   gradients_.begin_program();
   inputs_.begin_program();
   pipe_.begin_program();
+  norm_.begin_program();
   graphs_.begin_program();
   if (clock_ != nullptr) clock_->begin_program(*run_.program, run_.mode == RunMode::kTrain);
 }
@@ -144,7 +145,8 @@ Ticket StepOps::run_other(const Op& op) {
       return commit();
     case OpKind::kUpdate:
       if (op.chunk >= 0) return run_between_tiers(op);
-      update_.update(op);
+      update_.update(op,
+                     op.in_backward ? norm_.decide(op.group, compute_.losses()) : norm_.decision());
       return {};
     default:
       return communicate(op);

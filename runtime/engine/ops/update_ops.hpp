@@ -1,5 +1,5 @@
-// Update of a group whose states live on the device, after NormAndScale. Compute lane. The chunks
-// of states off-device are TierStore's.
+// Update of a group whose states live on the device, after NormAndScale or in the backward. Compute
+// lane. The chunks of states off-device are TierStore's.
 #pragma once
 
 #include <vector>
@@ -12,13 +12,13 @@ namespace sluice {
 
 class UpdateOps {
  public:
-  // `decision`: NormOps::decision().
-  UpdateOps(const StepParts& parts, const cuda::StepClip* decision);
+  explicit UpdateOps(const StepParts& parts);
 
-  // Does nothing where the step is thrown away or only diagnosed. Where the GPU decides, update()
-  // enqueues the kernel, and the kernel changes nothing in a step that is thrown away. On a GPU,
-  // consecutive updates of the program are enqueued together with the last one.
-  void update(const Op& op);
+  // `decision`: in device memory; null: norm_and_scale() has decided. Does nothing where the step
+  // is thrown away or only diagnosed. Where the GPU decides, update() enqueues the kernel, and the
+  // kernel changes nothing in a step that is thrown away. On a GPU, consecutive updates behind the
+  // norm are enqueued together with the last one.
+  void update(const Op& op, const cuda::StepClip* decision);
 
  private:
   const EngineSetup& setup_;
@@ -26,7 +26,6 @@ class UpdateOps {
   GroupStore& store_;
   StepCarry& carry_;
   const UpdateKernel kernel_;
-  const cuda::StepClip* const decision_;
   std::vector<UpdateSpan> updates_;  // not yet run
 };
 

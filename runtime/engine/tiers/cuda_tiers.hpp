@@ -2,6 +2,7 @@
 // because both sides come from one build.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,8 +54,8 @@ inline constexpr char kGpuName[] = "sluice_gpu_name";
 // launch_adamw(). Throws Error.
 using CudaUpdate = void(std::span<const UpdateSpan> spans, int device, const cuda::StepClip* clip);
 
-// The norm of gradients on GPU `device`. Throws Error.
-using MakeCudaNorm = DeviceNorm*(int device);
+// The norm of gradients on GPU `device`, with room for so many sums. Throws Error.
+using MakeCudaNorm = DeviceNorm*(int device, std::int64_t sums);
 inline constexpr char kMakeCudaNorm[] = "sluice_make_cuda_norm";
 
 }  // namespace sluice

@@ -13,6 +13,21 @@ bool feeds_norm(OpKind kind) {
          kind == OpKind::kStoreGrads || kind == OpKind::kWriteBucket || kind == OpKind::kSumSquares;
 }
 
+// Whether the operation reads parameters, or reads or writes gradients, of one of the groups.
+bool uses_any(const Program& program, const Op& op, const std::set<int>& groups) {
+  const auto among = [&](int g) { return groups.count(g) > 0; };
+  const bool whole =
+      op.kind == OpKind::kGather || op.kind == OpKind::kAddGrads || op.kind == OpKind::kAddReplicas;
+  if ((whole && among(op.group)) || std::any_of(op.reads.begin(), op.reads.end(), among) ||
+      std::any_of(op.writes.begin(), op.writes.end(), among)) {
+    return true;
+  }
+  if (op.bucket < 0) return false;
+  const std::vector<BucketPiece>& pieces = nth(program.buckets, op.bucket);
+  return std::any_of(pieces.begin(), pieces.end(),
+                     [&](const BucketPiece& piece) { return among(piece.group); });
+}
+
 }  // namespace
 
 GradCheck::GradCheck(const Program& program, FirstFault& fault, SlotCheck& slots,
@@ -28,6 +43,8 @@ GradCheck::GradCheck(const Program& program, FirstFault& fault, SlotCheck& slots
 }
 
 void GradCheck::enter(const Op& op) {
+  // A group that was updated in the backward has been used for the last time.
+  if (!normed_ && uses_any(program_, op, updated_)) fault_.fail("uses a group that was updated");
   for (const int g : op.opens) {
     open(g, std::find(op.writes.begin(), op.writes.end(), g) != op.writes.end());
   }
@@ -44,11 +61,18 @@ void GradCheck::enter(const Op& op) {
     case OpKind::kNormAndScale:
       return finish_step(op);
     case OpKind::kUpdate:
-      if (op.chunk < 0) finish_step(op);
+      if (op.chunk >= 0) return;
+      if (!op.in_backward) finish_step(op);
+      if (op.in_backward) update_in_backward(op.group);
+      if (!updated_.insert(op.group).second) fault_.fail("updates a group a second time");
       return;
     default:
       return;
   }
+}
+
+void GradCheck::at_end() {
+  if (units_.trains() && !normed_) fault_.fail_whole("a step has no norm");
 }
 
 // Opening replaces gradients. The previous ones must have been sent to a reduction completely.
@@ -125,6 +149,23 @@ void GradCheck::gather(const Op& op) {
     }
     reductions_[piece.group].push_back(fault_.now());  // the gather writes the full gradient
     gathered_elems_[piece.group] += piece.elems;
+  }
+}
+
+// The group's gradients are whole here.
+void GradCheck::update_in_backward(int group) {
+  if (normed_) fault_.fail("updates in a backward that is over");
+  if (program_.in_place) {
+    if (unsent_.count(group) == 0) fault_.fail("updates without gradients");
+    return;
+  }
+  const auto sent = sent_elems_.find(group);
+  const bool whole = sent != sent_elems_.end() && sent->second == shard_elems_[group] &&
+                     unsent_.count(group) == 0 && apart_.count(group) == 0;
+  const bool gathered = !program_.whole_groups || gathered_elems_[group] == shard_elems_[group];
+  if (!whole || !gathered) fault_.fail("comes before the group's gradients are reduced");
+  for (const OpId reduction : reductions_[group]) {
+    if (!fault_.over(reduction)) fault_.fail("updates by gradients that are on their way");
   }
 }
 

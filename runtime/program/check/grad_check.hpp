@@ -1,5 +1,5 @@
-// Checks gradients from the backward that opens them to the norm; program_check.hpp states the
-// rules. Pure.
+// Checks gradients from the backward that opens them to the norm and the updates; program_check.hpp
+// states the rules. Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,8 @@ class GradCheck {
 
   // Called for every operation, in the order of the program.
   void enter(const Op& op);
+  // Called after the last operation.
+  void at_end();
 
  private:
   void open(int group, bool writes);
@@ -30,6 +32,7 @@ class GradCheck {
   void add_streams(int group);
   void gather(const Op& op);
   void finish_step(const Op& op);
+  void update_in_backward(int group);
   void add_replicas(int group);
   void need_reductions(int group);
   [[nodiscard]] const std::vector<BucketPiece>& pieces_of(const Op& op) const {
@@ -49,6 +52,7 @@ class GradCheck {
   std::set<int> sent_;                           // opened groups that are reduced at least in part
   std::set<int> apart_;                          // groups with more than one stream
   std::set<int> replicated_;                     // groups summed over replicas
+  std::set<int> updated_;                        // groups
   bool normed_ = false;
 };
 

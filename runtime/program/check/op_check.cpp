@@ -170,6 +170,9 @@ std::string find_op_fault(const Program& program, std::size_t i) {
     return "is of another group than its chunk";
   }
   if (op.ahead && op.kind != OpKind::kReadStates) return "comes ahead of nothing";
+  if (op.in_backward && (op.kind != OpKind::kUpdate || op.chunk >= 0)) {
+    return "updates nothing in the backward";
+  }
   const bool speculated = op.chunk >= 0 && nth(program.chunks, op.chunk).speculated;
   if (op.kind == OpKind::kCommit && !program.image) return "commits what is no image";
   if (op.kind == OpKind::kMeet && !program.image) return "meets without a reason";

@@ -27,6 +27,7 @@ std::string find_step_fault(const Program& program, const OpOrder& order) {
     slots.end(op);
   }
   slots.at_end();
+  grads.at_end();
   // Transfers of states need no wait: the executor waits for all operations at the end.
   for (OpId i = 0; i < count && !fault.found(); ++i) {
     const Op& op = nth(program.ops, i);

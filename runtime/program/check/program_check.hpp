@@ -17,7 +17,9 @@ namespace sluice {
 //   alive at the end. When an operation reads gathered parameters, the gather has completed and no
 //   release has been issued. grad_check. A reduction comes after every unit of the micro-batch has
 //   written the whole gradient. The gradient is written again only after the reduction has
-//   completed. Norm and update come after all reductions. unit_check. Each unit runs once per
+//   completed. Norm and update come after all reductions. An update in the backward comes after
+//   those of its group, and no later operation of the step uses the group. No group is updated
+//   twice. unit_check. Each unit runs once per
 //   micro-batch in each direction, after the source of its input. Micro-batches run in order, so
 //   sums have one order. Between stages, a message is received before its use and made before its
 //   send. Each micro-batch crosses once, in order. The gradients of weights follow a split

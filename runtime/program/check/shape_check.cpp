@@ -80,6 +80,8 @@ void check_shape(const StepShape& shape) {
           "gradients pass where a group has one array of them and is updated on the device");
     check(bytes >= 4 * lasting_gradient_elems(shape, g), "passing gradients fit into their memory");
   }
+  check(!shape.updates_in_backward || may_pass_gradients(shape),
+        "groups whose gradients pass are updated in the backward");
   check(p.device_fraction == 0 || only_states, "a share stays only of the states");
   if (!shape.frozen) check_gradients(shape);
 }

@@ -29,19 +29,22 @@ void SlotCheck::begin(const Op& op) {
   need_passing(op);
 }
 
-// A GPU updates all groups in the last of a row of updates.
+// After the backward a GPU updates all other groups in the last of a row of updates.
 void SlotCheck::need_passing(const Op& op) {
+  const bool updates = op.kind == OpKind::kUpdate && op.chunk < 0;
   const bool all = op.kind == OpKind::kNormAndScale || op.kind == OpKind::kAddReplicas ||
-                   (op.kind == OpKind::kUpdate && op.chunk < 0);
-  if (!all && op.writes.empty() && op.bucket < 0) return;
+                   (updates && !op.in_backward);
+  if (!all && !updates && op.writes.empty() && op.bucket < 0) return;
   for (const BufferId b : passing_) {
     const int group = buffer(b).group;
     const bool writes = std::find(op.writes.begin(), op.writes.end(), group) != op.writes.end();
-    if ((all || writes || has_piece(op, group)) && nth(life_, b) != Life::kAlive) {
+    const bool needs = (all && updated_.count(group) == 0) || (updates && op.group == group);
+    if ((needs || writes || has_piece(op, group)) && nth(life_, b) != Life::kAlive) {
       fault_.fail("needs memory of the gradients of group " + std::to_string(group) +
                   ", which are not alive");
     }
   }
+  if (op.in_backward) updated_.insert(op.group);
 }
 
 bool SlotCheck::has_piece(const Op& op, int group) const {

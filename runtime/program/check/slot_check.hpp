@@ -54,6 +54,7 @@ class SlotCheck {
   std::map<std::pair<Tag, int>, BufferId> newest_;  // slot by tag, group
   std::map<BufferId, std::vector<OpId>> users_;
   std::map<int, OpId> gathered_;  // newest gather by group, -1 before the first
+  std::set<int> updated_;         // groups, in the backward
   bool sends_parameters_ = false;
 };
 

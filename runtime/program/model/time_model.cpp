@@ -171,7 +171,8 @@ class Pricing {
       case OpKind::kBackwardWeights:
         return unit(op);
       case OpKind::kUpdate:
-        return over(updates_on_device(op.group), rates_.device_adam);
+        return over(updates_on_device(op.group), rates_.device_adam) +
+               (op.in_backward ? squares(op.group) : 0);
       case OpKind::kAddGrads: {
         const auto elems = static_cast<double>(nth(shape_.groups, op.group).shard_elems);
         const int streams = gradient_streams(shape_, op.group);
@@ -195,14 +196,19 @@ class Pricing {
   double norm(const Op& op) const {
     std::vector<bool> summed(shape_.groups.size(), false);
     for (const Op& other : program_.ops) {
-      if (other.kind == OpKind::kSumSquares) summed[static_cast<std::size_t>(other.group)] = true;
+      const bool sums = other.kind == OpKind::kSumSquares || other.in_backward;
+      if (sums) summed[static_cast<std::size_t>(other.group)] = true;
     }
-    double words = 0;  // of 4 bytes
+    double seconds = exchanges(op);
     for (int g = 0; g < static_cast<int>(shape_.groups.size()); ++g) {
-      if (is_frozen(shape_, g) || summed[static_cast<std::size_t>(g)]) continue;
-      words += static_cast<double>(gradient_bytes(shape_, g, owned_elems(shape_, g))) / 4;
+      if (!is_frozen(shape_, g) && !summed[static_cast<std::size_t>(g)]) seconds += squares(g);
     }
-    return exchanges(op) + adding(words, 0, shape_.placement.gradients);
+    return seconds;
+  }
+  // Summing the squares of the owned elements of a group's gradients.
+  double squares(int g) const {
+    const std::int64_t bytes = gradient_bytes(shape_, g, owned_elems(shape_, g));
+    return adding(static_cast<double>(bytes) / 4, 0, shape_.placement.gradients);
   }
   // A single rank copies or adds the data that several ranks would send.
   double comm(const Op& op) const {

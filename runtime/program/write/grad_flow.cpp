@@ -76,6 +76,16 @@ void GradFlow::start_round(int g, Op& op) {
   op.live.push_back(round.slot);
 }
 
+BufferId GradFlow::take_passing(int g) {
+  const auto found = std::find_if(passing_.begin(), passing_.end(), [&](BufferId b) {
+    return nth(builder_.program().buffers, b).group == g;
+  });
+  if (found == passing_.end()) return -1;
+  const BufferId taken = *found;
+  passing_.erase(found);
+  return taken;
+}
+
 void GradFlow::retire(const Round& round, Op& op) {
   op.waits.insert(op.waits.end(), round.reductions.begin(), round.reductions.end());
   if (round.slot >= 0) op.dead_before.push_back(round.slot);

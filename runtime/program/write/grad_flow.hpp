@@ -34,6 +34,8 @@ class GradFlow {
   void finish(Op& norm);
   // Buffers of gradients that die with the last update (GroupShape::passing_gradient_bytes).
   [[nodiscard]] const std::vector<BufferId>& passing() const { return passing_; }
+  // Takes the group's buffer out of passing(). -1: there is none.
+  [[nodiscard]] BufferId take_passing(int g);
   // A group whose gradients are complete after the operations `by`. Groups with several streams or
   // with replicas are never listed: their gradients are complete only just before the norm.
   struct Summed {

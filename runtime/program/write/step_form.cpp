@@ -5,6 +5,7 @@
 
 #include "base/index.hpp"
 #include "runtime/program/write/arena_plan.hpp"
+#include "runtime/program/write/device_updates.hpp"
 #include "runtime/program/write/flight_buffers.hpp"
 #include "runtime/program/write/grad_flow.hpp"
 #include "runtime/program/write/input_flow.hpp"
@@ -38,6 +39,7 @@ class StepWriter {
         updates_(builder_, shape, training_),
         params_(builder_, shape, order_.uses, updates_),
         grads_(builder_, shape),
+        device_updates_(builder_, shape, grads_),
         inputs_(builder_, shape, order_.uses, training_),
         pipe_(builder_, shape, order_, training_),
         flights_(builder_, shape, pipe_) {}
@@ -74,8 +76,6 @@ class StepWriter {
   }
 
  private:
-  const UnitShape& unit(int u) const { return nth(shape_.units, u); }
-
   void write_use(std::size_t i);
   void write_forward(const Use& use, Op op);
   void write_loss_head(const Use& use, Op op);
@@ -96,6 +96,7 @@ class StepWriter {
   UpdateFlow updates_;
   ParamWindow params_;
   GradFlow grads_;
+  DeviceUpdates device_updates_;
   InputFlow inputs_;
   PipeFlow pipe_;
   StepFlights flights_;
@@ -135,6 +136,7 @@ void StepWriter::write_use(std::size_t i) {
       updates_.speculate(summed, done, order_.last_backwards);
       updates_.sum_squares(summed);
       updates_.read_ahead(done, order_.last_backwards);
+      device_updates_.follow(summed);
     }
     if (use.kind == OpKind::kBackward) {
       write_backward(use, std::move(op));
@@ -157,9 +159,10 @@ void StepWriter::open_caches(Op& op) {
 }
 
 void StepWriter::write_logits(const Use& use, Op op) {
+  const UnitShape& unit = nth(shape_.units, use.unit);
   const FlightBuffers& now = flights_[use.micro_batch];
-  op.flops = unit(use.unit).forward_flops;
-  op.workspace_bytes = unit(use.unit).memory.forward_only_peak;
+  op.flops = unit.forward_flops;
+  op.workspace_bytes = unit.memory.forward_only_peak;
   op.dead_after = caches_;
   op.dead_after.push_back(flights_.take_input(op));
   if (now.batch >= 0) op.dead_after.push_back(now.batch);
@@ -167,15 +170,16 @@ void StepWriter::write_logits(const Use& use, Op op) {
 }
 
 void StepWriter::write_forward(const Use& use, Op op) {
-  const UnitMemory& memory = unit(use.unit).memory;
+  const UnitShape& unit = nth(shape_.units, use.unit);
+  const UnitMemory& memory = unit.memory;
   FlightBuffers& now = flights_[use.micro_batch];
   const auto u = static_cast<std::size_t>(use.unit);
   const bool remembers = training_ && has_backward(shape_, use.unit);
   const bool keep = remembers && !shape_.recompute;
   const bool sends = ends_chunk(shape_, use.unit);
   op.save = keep;
-  op.flops = unit(use.unit).forward_flops;
-  op.exchanges = builder_.exchanges(unit(use.unit).exchanges.forward);
+  op.flops = unit.forward_flops;
+  op.exchanges = builder_.exchanges(unit.exchanges.forward);
   const BufferId output = builder_.buffer({.tag = Tag::kActivations,
                                            .bytes = memory.output,
                                            .unit = sends ? -1 : use.unit + 1,
@@ -201,14 +205,15 @@ void StepWriter::write_forward(const Use& use, Op op) {
 }
 
 void StepWriter::write_loss_head(const Use& use, Op op) {
-  const UnitMemory& memory = unit(use.unit).memory;
+  const UnitShape& unit = nth(shape_.units, use.unit);
+  const UnitMemory& memory = unit.memory;
   FlightBuffers& now = flights_[use.micro_batch];
   op.save = training_;
-  op.flops = unit(use.unit).forward_flops * (training_ ? 2 : 1);
-  if (training_) op.flops += unit(use.unit).weight_flops;
-  ExchangeList exchanges = unit(use.unit).exchanges.forward;
+  op.flops = unit.forward_flops * (training_ ? 2 : 1);
+  if (training_) op.flops += unit.weight_flops;
+  ExchangeList exchanges = unit.exchanges.forward;
   if (training_) {
-    for (const Exchange& e : unit(use.unit).exchanges.backward) append(exchanges, e);
+    for (const Exchange& e : unit.exchanges.backward) append(exchanges, e);
   }
   op.exchanges = builder_.exchanges(std::move(exchanges));
   if (training_) grads_.open(op);
@@ -241,16 +246,16 @@ void StepWriter::commit() {
 }
 
 void StepWriter::write_backward(const Use& use, Op op) {
+  const UnitShape& unit = nth(shape_.units, use.unit);
   updates_.meet();
-  const UnitMemory& memory = unit(use.unit).memory;
+  const UnitMemory& memory = unit.memory;
   FlightBuffers& now = flights_[use.micro_batch];
   const auto u = static_cast<std::size_t>(use.unit);
   op.recompute = shape_.recompute;
   op.split = use.split;
-  const UnitShape& shape = unit(use.unit);
-  op.flops = shape.forward_flops * (shape_.recompute ? 2 : 1) + shape.recomputed_flops +
-             (use.split ? 0 : shape.weight_flops);
-  const UnitExchanges& exchanges = unit(use.unit).exchanges;
+  op.flops = unit.forward_flops * (shape_.recompute ? 2 : 1) + unit.recomputed_flops +
+             (use.split ? 0 : unit.weight_flops);
+  const UnitExchanges& exchanges = unit.exchanges;
   op.exchanges = builder_.exchanges(shape_.recompute ? exchanges.again : exchanges.backward);
   if (!use.split) grads_.open(op);
   op.dead_after.push_back(now.gradient[u] >= 0 ? now.gradient[u] : pipe_.take_gradient(op));
@@ -282,9 +287,10 @@ void StepWriter::write_backward(const Use& use, Op op) {
 }
 
 void StepWriter::write_weights(const Use& use, Op op) {
+  const UnitShape& unit = nth(shape_.units, use.unit);
   BufferId& deferred = nth(flights_[use.micro_batch].deferred, use.unit);
-  op.flops = unit(use.unit).weight_flops;
-  op.workspace_bytes = unit(use.unit).memory.weights_peak;
+  op.flops = unit.weight_flops;
+  op.workspace_bytes = unit.memory.weights_peak;
   grads_.open(op);
   op.dead_after.push_back(std::exchange(deferred, -1));
   const OpId id = builder_.emit(std::move(op));
@@ -298,19 +304,15 @@ void StepWriter::write_update() {
   if (order_.last_backwards == 0) updates_.read_ahead(0, 1);
   updates_.end_speculation();
   if (committed_ >= 0) norm.waits.push_back(committed_);
-  updates_.sum_squares(grads_.take_summed());
+  const std::vector<GradFlow::Summed> summed = grads_.take_summed();
+  updates_.sum_squares(summed);
+  device_updates_.follow(summed);
+  device_updates_.follow({});
   grads_.finish(norm);
   pipe_.finish(norm);
   updates_.finish(norm, grads_);
   norm.exchanges = builder_.exchanges(norm_exchange(shape_));
-  const OpId norm_id = builder_.emit(std::move(norm));
-  std::vector<int> updated = groups_by_first_use(shape_);
-  std::erase_if(updated, [this](int g) { return device_elems(shape_, g) == 0; });
-  for (const int g : updated) {
-    Op update{.kind = OpKind::kUpdate, .group = g, .waits = {norm_id}};
-    if (g == updated.back()) update.dead_after = grads_.passing();  // a GPU updates all at once
-    builder_.emit(std::move(update));
-  }
+  device_updates_.finish(builder_.emit(std::move(norm)));
 }
 
 // Without training, a stage's sent buffers and caches live to the end of the program.

@@ -80,6 +80,23 @@ TEST(PassGradients, NoneWhereActivationsGiveNoRoom) {
   arm_failpoints("");
 }
 
+// Gradients that an update in the backward frees find room beside few activations.
+TEST(PassGradients, UpdatesInTheBackwardMakeRoom) {
+  for (const int dp : {1, 2}) {
+    StepShape recomputed = gpu_shape(1, dp, kMuch);
+    recomputed.recompute = true;
+    EXPECT_EQ(passing_bytes(recomputed), 0);
+    recomputed.updates_in_backward = true;
+    EXPECT_EQ(passing_bytes(recomputed), kGpuBlocks * 3 * kMebibyte);
+    pass_gradients(recomputed);
+    EXPECT_TRUE(recomputed.updates_in_backward);
+    for (GroupShape& group : recomputed.groups) group.add_replicas = true;  // wait for the norm
+    EXPECT_EQ(passing_bytes(recomputed), 0);
+    pass_gradients(recomputed);
+    EXPECT_FALSE(recomputed.updates_in_backward);
+  }
+}
+
 TEST(PassGradients, MicroBatchesPassInLayerOrderAlone) {
   StepShape shape = gpu_shape(0, 1, kMuch);
   shape.micro_batches = 4;

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "runtime/program/program_text.hpp"
 #include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/plan/small.hpp"
@@ -50,6 +51,30 @@ TEST(Planner, ProfilesTheUnitsThatRunOnAGpu) {
   }
   EXPECT_EQ(planned(options), straight(options));
   EXPECT_NE(straight(options), straight(host));
+}
+
+TEST(Planner, UpdatesInTheBackwardWithoutAClip) {
+  arm_failpoints("plan.passing_gradients:nan");
+  EngineOptions options = small_options();
+  const auto in_backward = [&] {
+    return plan_step(options, make_model(options.model)).shape.updates_in_backward;
+  };
+  options.model.on_gpu = true;
+  options.train.dtype = DType::kBFloat16;
+  options.train.global_batch = options.train.micro_batch * options.dp;
+  EXPECT_FALSE(in_backward());
+  options.train.clip = 0;
+  EXPECT_TRUE(in_backward());
+  options.train.dtype = DType::kFloat16;  // a step may be thrown away for its loss scale
+  EXPECT_FALSE(in_backward());
+  options.train.dtype = DType::kFloat32;
+  EXPECT_TRUE(in_backward());
+  options.offload.optimizer = Tier::kHost;
+  EXPECT_FALSE(in_backward());
+  options.offload.optimizer = Tier::kDevice;
+  options.model.on_gpu = false;
+  EXPECT_FALSE(in_backward());
+  arm_failpoints("");
 }
 
 TEST(Planner, CachedShapesAreThoseOfTheEngine) {

@@ -21,6 +21,20 @@ struct Subject {
 
 void for_each_subject(const std::function<void(const Subject&)>& visit) {
   for (const int stage : {0, 1, 2, 3}) {
+    for (const int micro_batches : {1, 3}) {
+      const StepShape shape = passing(make_shape({.stage = stage,
+                                                  .micro_batches = micro_batches,
+                                                  .layer_major = micro_batches > 1,
+                                                  .reduce_every = ReduceEvery::kStep,
+                                                  .bucket_bytes = 3000,
+                                                  .tied = true,
+                                                  .blocks = 3}),
+                                      /*updates_in_backward=*/true);
+      visit({"updates in the backward, stage " + std::to_string(stage), shape,
+             write_train_step(shape), true});
+    }
+  }
+  for (const int stage : {0, 1, 2, 3}) {
     for (const bool tied : {false, true}) {
       for (const bool recompute : {false, true}) {
         for (const std::int64_t bucket : {3000L, 60'000L, -3000L, -60'000L}) {

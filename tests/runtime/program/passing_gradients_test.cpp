@@ -1,4 +1,4 @@
-// Gradients that exist from their backward to the last update (GroupShape::passing_gradient_bytes).
+// Gradients that exist from their backward to an update (GroupShape::passing_gradient_bytes).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,15 +15,6 @@
 
 namespace sluice {
 namespace {
-
-// Of all groups that may, which have one stream of gradients each.
-StepShape passing(StepShape shape) {
-  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
-    if (gradient_streams(shape, g) > 1) continue;
-    nth(shape.groups, g).passing_gradient_bytes = 4 * lasting_gradient_elems(shape, g);
-  }
-  return shape;
-}
 
 int count_passing(const StepShape& shape) {
   return static_cast<int>(
@@ -129,6 +120,95 @@ INSTANTIATE_TEST_SUITE_P(Stages, PassingGradientsOf,
                                          ShapeChoice{.stage = 1, .tied = true},
                                          ShapeChoice{.stage = 3, .dp = 3}));
 
+int count_updates(const Program& program, bool in_backward) {
+  return static_cast<int>(std::count_if(program.ops.begin(), program.ops.end(), [&](const Op& op) {
+    return op.kind == OpKind::kUpdate && op.in_backward == in_backward;
+  }));
+}
+
+TEST(UpdatesInBackward, FreeTheirGradients) {
+  for (const ShapeChoice& choice : choices()) {
+    const StepShape shape = passing(make_shape(choice), /*updates_in_backward=*/true);
+    const Program program = write_train_step(shape);
+    ASSERT_EQ(find_fault(program), "") << name_of(choice);
+    const int passes = count_passing(shape);
+    EXPECT_EQ(count_updates(program, true), passes) << name_of(choice);
+    EXPECT_EQ(count_updates(program, false), static_cast<int>(shape.groups.size()) - passes);
+    for (const Op& op : program.ops) {
+      if (!op.in_backward) continue;
+      ASSERT_EQ(op.dead_after.size(), 1U);
+      EXPECT_EQ(nth(program.buffers, op.dead_after.front()).group, op.group);
+    }
+  }
+}
+
+// A rank alone has one block's gradients at a time. Of several ranks, the update of a block waits
+// for its reduction while the next backward runs.
+TEST(UpdatesInBackward, FollowTheBackwardOfTheirGroup) {
+  for (const int dp : {1, 3}) {
+    const StepShape shape = make_shape({.stage = 1, .dp = dp, .bucket_bytes = 1000, .blocks = 7});
+    const Program program = write_train_step(passing(shape, true));
+    int alive = 0, most = 0;
+    for (const Op& op : program.ops) {
+      for (const BufferId b : op.live) {
+        const Buffer& buffer = nth(program.buffers, b);
+        const bool block = buffer.tag == Tag::kGradients && buffer.group > 1 && buffer.group < 9;
+        alive += block ? 1 : 0;
+      }
+      most = std::max(most, alive);
+      if (op.in_backward && op.group > 1 && op.group < 9) --alive;
+    }
+    EXPECT_EQ(most, dp == 1 ? 1 : 3);
+  }
+}
+
+TEST(UpdatesInBackward, NeedNoRoomForAllGradients) {
+  for (const ShapeChoice& choice : choices()) {
+    const StepShape shape = make_shape(choice);
+    const auto peak = [](const StepShape& of) {
+      return add_up(write_train_step(of), Tier::kDevice).peak();
+    };
+    EXPECT_LE(peak(passing(shape, true)), peak(passing(shape))) << name_of(choice);
+    // Without activations that leave, all gradients of a rank alone meet in its last backward.
+    if (choice.recompute && choice.dp == 1) {
+      EXPECT_LT(peak(passing(shape, true)), peak(passing(shape))) << name_of(choice);
+    }
+  }
+}
+
+// Gradients of replicas are added before the norm.
+TEST(UpdatesInBackward, NotOfReplicas) {
+  StepShape shape = passing(make_shape({.stage = 1, .blocks = 3}), true);
+  shape.tensor = 2;
+  nth(shape.groups, 3).add_replicas = true;
+  const Program program = write_train_step(shape);
+  ASSERT_EQ(find_fault(program), "");
+  for (const Op& op : program.ops) {
+    if (op.kind == OpKind::kUpdate) {
+      EXPECT_EQ(op.in_backward, op.group != 3) << op.group;
+    }
+  }
+}
+
+TEST(UpdatesInBackward, EveryUseOfAGroupBehindItsUpdateIsAFault) {
+  for (const ShapeChoice& choice : choices()) {
+    const Program program = write_train_step(passing(make_shape(choice), true));
+    const auto update = std::find_if(program.ops.begin(), program.ops.end(),
+                                     [](const Op& op) { return op.in_backward; });
+    ASSERT_NE(update, program.ops.end());
+    const int group = update->group;
+    for (auto op = update + 1; op->kind != OpKind::kNormAndScale; ++op) {
+      if (op->kind != OpKind::kBackward) continue;
+      Program reads = program;
+      reads.ops[static_cast<std::size_t>(op - program.ops.begin())].reads.push_back(group);
+      EXPECT_NE(find_fault(reads), "") << name_of(choice);
+    }
+    Program twice = program;
+    twice.ops.push_back({.kind = OpKind::kUpdate, .group = group});
+    EXPECT_NE(find_fault(twice), "") << name_of(choice);
+  }
+}
+
 TEST(PassingGradients, AreARanksShardInStages2And3) {
   for (const int stage : {0, 1, 2, 3}) {
     const StepShape shape = passing(make_shape({.stage = stage, .dp = 3}));
@@ -165,6 +245,9 @@ TEST(PassingGradients, AreRefusedBesideASumOfMicroBatchesAndOffTheDevice) {
   ShapeChoice away{.dp = 1};
   away.placement.optimizer = Tier::kHost;
   EXPECT_THROW((void)write_train_step(passing(make_shape(away))), Error);
+  StepShape updated = make_shape(away);
+  updated.updates_in_backward = true;
+  EXPECT_THROW((void)write_train_step(updated), Error);
 }
 
 }  // namespace

@@ -124,10 +124,14 @@ class Player {
         gather_back(op);
         break;
       case OpKind::kNormAndScale:
-        norm();
+        expect(over_ >= newest_comm_, "the norm is taken before the last reduction is over");
+        normed_ = true;
+        for (int g = 0; g < static_cast<int>(groups_.size()); ++g) expect_whole(g);
         break;
       case OpKind::kUpdate:
-        expect(normed_ && !play(op.group).updated, "updates before the norm or twice");
+        expect(normed_ != op.in_backward && !play(op.group).updated,
+               "updates out of turn or twice");
+        if (op.in_backward) expect_whole(op.group);
         play(op.group).updated = true;
         break;
       default:  // programs with tiers are for tier_simulation.hpp
@@ -197,6 +201,9 @@ class Player {
     const bool keeps = training_ && (op.kind == OpKind::kLossHead || !shape_.recompute);
     if (op.kind != OpKind::kBackward) expect(op.save == keeps, "keeps the wrong things");
     if (op.kind == OpKind::kBackward) expect(op.recompute == shape_.recompute, "recompute");
+    for (const int g : unit(op.unit).groups) {
+      expect(!play(g).updated, "uses a group that was updated");
+    }
     for (const int g : read_by(due)) {
       if (!is_gathered(shape_, g)) continue;
       const GroupPlay& p = play(g);
@@ -334,24 +341,21 @@ class Player {
     }
   }
 
-  void norm() {
-    expect(over_ >= newest_comm_, "the norm is taken before the last reduction is over");
-    normed_ = true;
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      std::int64_t all = 0;
-      for (int u = 0; u < unit_count(); ++u) {
-        if (!is_of(static_cast<int>(g), u)) continue;
-        for (int m = 0; m < micro_batches_; ++m) all += gradient_of(static_cast<int>(g), u, m);
-      }
-      if (reduces_in_place(shape_)) {
-        expect(newest_grad(static_cast<int>(g)).value == all, "a sum is wrong");
-        continue;
-      }
-      expect(groups_[g].shards.size() == 1, "a group's gradients are apart");
-      for (const std::int64_t sum : groups_[g].shards[0]) expect(sum == all, "a sum is wrong");
-      if (shape_.stage > 0) continue;
-      expect(groups_[g].gathered_back == shape_.groups[g].shard_elems, "gradients not gathered");
+  // The sum of all units' gradients of the group is where an update reads it.
+  void expect_whole(int g) {
+    std::int64_t all = 0;
+    for (int u = 0; u < unit_count(); ++u) {
+      if (!is_of(g, u)) continue;
+      for (int m = 0; m < micro_batches_; ++m) all += gradient_of(g, u, m);
     }
+    if (reduces_in_place(shape_)) return expect(newest_grad(g).value == all, "a sum is wrong");
+    for (const auto& [slot, grad] : play(g).grads) {
+      expect(grad.last_reduction <= over_, "a reduction is on its way");
+    }
+    expect(play(g).shards.size() == 1, "a group's gradients are apart");
+    for (const std::int64_t sum : play(g).shards[0]) expect(sum == all, "a sum is wrong");
+    if (shape_.stage > 0) return;
+    expect(play(g).gathered_back == group(g).shard_elems, "gradients not gathered");
   }
 
   const Program& program_;

@@ -131,6 +131,15 @@ void round_gradients(ShapeChoice& choice) {
   if (choice.layer_major) choice.reduce_every = ReduceEvery::kStep;
 }
 
+StepShape passing(StepShape shape, bool updates_in_backward) {
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    if (gradient_streams(shape, g) > 1) continue;
+    nth(shape.groups, g).passing_gradient_bytes = 4 * lasting_gradient_elems(shape, g);
+  }
+  shape.updates_in_backward = updates_in_backward;
+  return shape;
+}
+
 void place(Placement& placement, int tiers) {
   const auto tier = [&](int of) { return kAllTiers[static_cast<std::size_t>(tiers / of % 3)]; };
   placement.optimizer = tier(1);

@@ -34,6 +34,9 @@ struct ShapeChoice {
 [[nodiscard]] StepShape make_shape(const ShapeChoice& choice);
 [[nodiscard]] std::string name_of(const ShapeChoice& choice);
 
+// Gradients of all groups that have one stream of them pass. REQUIRES: may_pass_gradients().
+[[nodiscard]] StepShape passing(StepShape shape, bool updates_in_backward = false);
+
 // Tiers 0 .. 80, in base 3: of the optimizer, parameters, gradients, activations.
 inline constexpr int kPlacements = 81;
 void place(Placement& placement, int tiers);
