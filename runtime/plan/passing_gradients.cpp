@@ -33,7 +33,7 @@ std::int64_t passing_bytes(const StepShape& shape, int u, bool updates) {
 // Bytes by which the peak of the backward falls if gradients pass, without gaps. As long as they
 // run, units have their workspace, the kept activations of the units up to them, and passing
 // gradients.
-std::int64_t saved_bytes(const StepShape& shape, std::int64_t all, bool updates) {
+std::int64_t saved_bytes(const StepShape& shape, bool updates) {
   const int head = static_cast<int>(shape.units.size()) - 1;
   const std::int64_t flights = shape.layer_major ? shape.micro_batches : 1;
   std::int64_t kept = 0, peak = 0, passing_peak = 0;
@@ -49,7 +49,39 @@ std::int64_t saved_bytes(const StepShape& shape, std::int64_t all, bool updates)
     peak = std::max(peak, kept * flights + workspace);
     passing_peak = std::max(passing_peak, kept * flights + workspace + passed);
   }
+  std::int64_t all = 0;
+  for (const GroupShape& group : shape.groups) all += group.passing_gradient_bytes;
   return peak + all - passing_peak;
+}
+
+bool has(const UnitShape& unit, int g) {
+  return std::find(unit.groups.begin(), unit.groups.end(), g) != unit.groups.end();
+}
+
+enum class Which { kNone, kBlocks, kAll };
+
+// Chooses the gradients that pass. kAll: those of the first and the last unit too, but not of a
+// group of both, which exist for the whole backward.
+void choose(StepShape& shape, Which which, bool small) {
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    GroupShape& group = nth(shape.groups, g);
+    const std::int64_t bytes = cuda_block_bytes(lasting_gradient_elems(shape, g) * 4);
+    const int ends = (has(shape.units.front(), g) ? 1 : 0) + (has(shape.units.back(), g) ? 1 : 0);
+    const bool passes = ends <= (which == Which::kAll ? 1 : 0) && which != Which::kNone &&
+                        !group.frozen && gradient_streams(shape, g) == 1 &&
+                        (small || !is_small_cuda_block(bytes));
+    group.passing_gradient_bytes = passes ? bytes : 0;
+  }
+}
+
+// Room for the gaps that gradients of blocks leave.
+std::int64_t gap_bytes(const StepShape& shape) {
+  std::int64_t largest = 0;
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    const bool end = has(shape.units.front(), g) || has(shape.units.back(), g);
+    if (!end) largest = std::max(largest, nth(shape.groups, g).passing_gradient_bytes);
+  }
+  return largest > 0 ? cuda_gap_bytes(largest) : 0;
 }
 
 }  // namespace
@@ -57,32 +89,21 @@ std::int64_t saved_bytes(const StepShape& shape, std::int64_t all, bool updates)
 void pass_gradients(StepShape& shape) {
   const bool in_a_row = shape.micro_batches == 1 || shape.layer_major;
   const bool may = shape.on_gpu && in_a_row && may_pass_gradients(shape);
-  const bool always = failpoint("plan.passing_gradients") == FailpointOutcome::kPoison;
-  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
-    GroupShape& group = nth(shape.groups, g);
-    const std::int64_t bytes = cuda_block_bytes(lasting_gradient_elems(shape, g) * 4);
-    const bool passes = may && !group.frozen && gradient_streams(shape, g) == 1 &&
-                        (always || !is_small_cuda_block(bytes));
-    group.passing_gradient_bytes = passes ? bytes : 0;
+  const bool always = may && failpoint("plan.passing_gradients") == FailpointOutcome::kPoison;
+  choose(shape, may ? Which::kBlocks : Which::kNone, always);
+  const std::int64_t saved = saved_bytes(shape, false);
+  const std::int64_t gap = gap_bytes(shape);
+  const bool passes = always || saved > gap;
+  if (may && shape.updates_in_backward) {
+    choose(shape, Which::kAll, always);
+    const std::int64_t more = saved_bytes(shape, true) - std::max<std::int64_t>(saved, 0);
+    const bool any = std::any_of(shape.groups.begin(), shape.groups.end(), needs_no_norm);
+    shape.passing_gap_bytes = gap_bytes(shape);
+    if (any && (always || more > shape.passing_gap_bytes)) return;
   }
-  for (const UnitShape* const unit : {&shape.units.front(), &shape.units.back()}) {
-    for (const int g : unit->groups) nth(shape.groups, g).passing_gradient_bytes = 0;
-  }
-  std::int64_t all = 0, largest = 0;
-  for (const GroupShape& group : shape.groups) {
-    all += group.passing_gradient_bytes;
-    largest = std::max(largest, group.passing_gradient_bytes);
-  }
-  const std::int64_t gap = largest > 0 ? cuda_gap_bytes(largest) : 0;
-  const std::int64_t saved = saved_bytes(shape, all, false);
-  const std::int64_t more = saved_bytes(shape, all, true) - std::max<std::int64_t>(saved, 0);
-  const bool may_update = shape.updates_in_backward &&
-                          std::any_of(shape.groups.begin(), shape.groups.end(), needs_no_norm);
-  shape.updates_in_backward = may_update && (always || more > gap);
-  const bool saves = always || saved > gap || shape.updates_in_backward;
-  shape.passing_gap_bytes = saves ? gap : 0;
-  if (saves) return;
-  for (GroupShape& group : shape.groups) group.passing_gradient_bytes = 0;
+  shape.updates_in_backward = false;
+  choose(shape, passes ? Which::kBlocks : Which::kNone, always);
+  shape.passing_gap_bytes = passes ? gap : 0;
 }
 
 }  // namespace sluice

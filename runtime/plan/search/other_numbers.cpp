@@ -96,6 +96,19 @@ void suggest_bf16_states(Planner& planner, const PlanQuestion& question, const S
               limits, than_either, result);
 }
 
+void suggest_unclipped(Planner& planner, const PlanQuestion& question, const SearchLimits& limits,
+                       SearchResult& result) {
+  const EngineOptions& options = question.options;
+  if (result.suggestions.empty() || options.train.clip == 0 || !options.model.on_gpu) return;
+  EngineOptions asked = on_best_mesh(question, result);
+  asked.train.clip = 0;
+  SearchLimits in_backward = limits;
+  in_backward.allowed = [&limits](const EngineOptions& tried) {
+    return tried.offload.optimizer == Tier::kDevice && (!limits.allowed || limits.allowed(tried));
+  };
+  find_with("train.clip 0", planner, asked, question, in_backward, markedly_below(result), result);
+}
+
 void suggest_bf16(const MachineProfile& machine, const PlanQuestion& question,
                   const SearchLimits& limits, SearchResult& result) {
   const EngineOptions& options = question.options;

@@ -1,5 +1,5 @@
-// Configurations that train with numbers of other types than the given one, so the losses differ.
-// They are found apart from the suggestions of search.hpp, which keep all types.
+// Configurations that train with numbers of other types than the given one, or without its clip, so
+// the losses differ. They are found apart from the suggestions of search.hpp, which keep both.
 #pragma once
 
 #include "runtime/plan/search/search.hpp"
@@ -14,6 +14,10 @@ namespace sluice {
 // bf16, of a run in bf16; both, if markedly faster than either.
 void suggest_bf16_states(Planner& planner, const PlanQuestion& question, const SearchLimits& limits,
                          SearchResult& result);
+
+// train.clip 0 on a GPU, which may then update in the backward (StepShape::updates_in_backward).
+void suggest_unclipped(Planner& planner, const PlanQuestion& question, const SearchLimits& limits,
+                       SearchResult& result);
 
 // train.dtype bf16 in place of fp32, on a GPU.
 void suggest_bf16(const MachineProfile& machine, const PlanQuestion& question,

@@ -119,6 +119,7 @@ std::vector<Setting> differences(const EngineOptions& from, const EngineOptions&
         std::to_string(to.train.global_batch));
   }
   add("train.dtype", from.train.dtype, to.train.dtype, std::string(name_of(to.train.dtype)));
+  add("train.clip", from.train.clip, to.train.clip, number_text(to.train.clip));
   add("train.accumulation_order", from.train.accumulation_order, to.train.accumulation_order,
       to.train.accumulation_order == AccumulationOrder::kLayer ? "layer" : "micro");
   add("recompute.mode", from.recompute.mode, to.recompute.mode,

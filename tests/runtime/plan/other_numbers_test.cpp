@@ -112,6 +112,42 @@ TEST(OtherNumbers, MomentsInBf16OnTheDevice) {
   EXPECT_TRUE(other.plan.fits());
 }
 
+// A card that holds all where blocks are updated in the backward, and nothing else.
+TEST(OtherNumbers, NoClipWhereNothingElseFits) {
+  PlanQuestion question{small_options(1), {}};
+  EngineOptions& options = question.options;
+  options.model.on_gpu = true;
+  options.model.layers = 16;
+  options.model.hidden = 512;
+  options.model.heads = 8;
+  options.train.dtype = DType::kBFloat16;
+  options.train.global_batch = options.train.micro_batch;
+  options.recompute.mode = RecomputeMode::kFull;
+  Planner planner(Card::machine());
+  PlanQuestion unclipped = question;
+  unclipped.options.train.clip = 0;
+  ASSERT_TRUE(planner.shape_of(unclipped.options).shape.updates_in_backward);
+  question.budgets.device = planner.plan(unclipped).memory.of(Tier::kDevice).need();
+  question.budgets.host = question.budgets.nvme = 1;
+  SearchResult result = suggest(planner, question);
+  EXPECT_FALSE(result.any_fits);
+  suggest_unclipped(planner, question, {}, result);
+  ASSERT_EQ(result.others.size(), 1U) << suggestions_text(result);
+  const Suggestion& other = result.others.front();
+  EXPECT_TRUE(has(other, {"train.clip", "0"})) << suggestions_text(result);
+  EXPECT_TRUE(other.plan.fits());
+  EXPECT_NE(suggestions_text(result).find("\nwith train.clip 0 (other numbers):\n"),
+            std::string::npos);
+  // Not of a run that has no clip, nor on CPUs.
+  for (EngineOptions* of : {&unclipped.options, &options}) {
+    if (of == &options) options.model.on_gpu = false;
+    SearchResult none = result;
+    none.others.clear();
+    suggest_unclipped(planner, {*of, question.budgets}, {}, none);
+    EXPECT_TRUE(none.others.empty());
+  }
+}
+
 TEST(OtherNumbers, NoneThatGainLittleOrThatTheRunHasAlready) {
   Card roomy;
   roomy.give_host(DType::kFloat32);

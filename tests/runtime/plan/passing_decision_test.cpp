@@ -35,15 +35,18 @@ StepShape gpu_shape(int stage, int dp, std::int64_t kept) {
   return shape;
 }
 
+// Of blocks; tables pass where groups are updated in the backward.
 std::int64_t passing_bytes(StepShape shape) {
   pass_gradients(shape);
-  EXPECT_EQ(shape.groups.front().passing_gradient_bytes, 0);
-  EXPECT_EQ(shape.groups.back().passing_gradient_bytes, 0);
   std::int64_t bytes = 0, largest = 0;
-  for (const GroupShape& group : shape.groups) {
+  for (int g = 1; g <= kGpuBlocks; ++g) {
+    const GroupShape& group = nth(shape.groups, g);
     bytes += group.passing_gradient_bytes;
     largest = std::max(largest, group.passing_gradient_bytes);
   }
+  const std::int64_t table = shape.updates_in_backward ? 40 * kMebibyte : 0;
+  EXPECT_EQ(shape.groups.front().passing_gradient_bytes, table);
+  EXPECT_EQ(shape.groups.back().passing_gradient_bytes, table);
   EXPECT_EQ(shape.passing_gap_bytes, bytes > 0 ? cuda_gap_bytes(largest) : 0);
   return bytes;
 }
@@ -83,6 +86,7 @@ TEST(PassGradients, NoneWhereActivationsGiveNoRoom) {
 // Gradients that an update in the backward frees find room beside few activations.
 TEST(PassGradients, UpdatesInTheBackwardMakeRoom) {
   for (const int dp : {1, 2}) {
+    SCOPED_TRACE(dp);
     StepShape recomputed = gpu_shape(1, dp, kMuch);
     recomputed.recompute = true;
     EXPECT_EQ(passing_bytes(recomputed), 0);
@@ -95,6 +99,17 @@ TEST(PassGradients, UpdatesInTheBackwardMakeRoom) {
     pass_gradients(recomputed);
     EXPECT_FALSE(recomputed.updates_in_backward);
   }
+}
+
+// A table that the first and the last unit read has gradients in the whole backward.
+TEST(PassGradients, TiedTablesKeepTheirRows) {
+  StepShape shape = gpu_shape(1, 1, kMuch);
+  shape.recompute = shape.updates_in_backward = true;
+  shape.units.back().groups.push_back(0);
+  pass_gradients(shape);
+  EXPECT_TRUE(shape.updates_in_backward);
+  EXPECT_EQ(shape.groups.front().passing_gradient_bytes, 0);
+  EXPECT_GT(shape.groups.back().passing_gradient_bytes, 0);
 }
 
 TEST(PassGradients, MicroBatchesPassInLayerOrderAlone) {
