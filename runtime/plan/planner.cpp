@@ -283,6 +283,9 @@ LaneSeconds hiding_tokens(const StepShape& shape, const Rates& rates,
   const auto busy_with = [&](int micro_batches) {
     StepShape other = shape;
     other.micro_batches = micro_batches;
+    // Of several micro-batches, gradients may not pass. No time depends on it.
+    other.updates_in_backward = false;
+    for (GroupShape& group : other.groups) group.passing_gradient_bytes = 0;
     const Program program = write_train_step(other);
     return schedule(program, op_seconds(program, other, rates), rates.disk_duplex).busy;
   };

@@ -77,6 +77,24 @@ TEST(Planner, UpdatesInTheBackwardWithoutAClip) {
   arm_failpoints("");
 }
 
+// Its programs have several micro-batches, of which gradients may not pass.
+TEST(Planner, TokensThatHideALaneOfAPlanWhoseGradientsPass) {
+  arm_failpoints("plan.passing_gradients:nan");
+  Planner planner(named_profile("h100-sxm"));
+  for (const double clip : {0.0, 1.0}) {
+    EngineOptions options = small_options(2);
+    options.model.on_gpu = true;
+    options.zero.stage = 1;
+    options.train.clip = clip;
+    options.train.global_batch = options.train.micro_batch * options.dp;
+    const RunPlan plan = planner.plan({options, {}});
+    ASSERT_GT(nth(plan.shape.groups, 1).passing_gradient_bytes, 0);
+    const LaneSeconds hiding = hiding_tokens(plan.shape, planner.rates(options), 64);
+    EXPECT_GT(hiding[static_cast<std::size_t>(Lane::kComm)], 0);
+  }
+  arm_failpoints("");
+}
+
 TEST(Planner, CachedShapesAreThoseOfTheEngine) {
   Planner planner(named_profile("h100-sxm"));
   int compared = 0;
