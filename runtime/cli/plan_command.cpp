@@ -102,6 +102,15 @@ std::string describe_graphs(const EngineOptions& options, const RunPlan& plan) {
          std::to_string(graphs) + (graphs == 1 ? " graph" : " graphs");
 }
 
+// Empty: all updates follow the norm.
+std::string describe_updates(const Program& program) {
+  const auto early = std::count_if(program.ops.begin(), program.ops.end(),
+                                   [](const Op& op) { return op.in_backward; });
+  if (early == 0) return "";
+  return "train.clip is 0: " + std::to_string(early) +
+         " groups of parameters are updated in the backward, which frees their gradients there";
+}
+
 // What the times of a run with train.matmul: fp8 assume.
 std::string describe_fp8(const MachineProfile& machine) {
   const std::string key = "train.matmul: fp8: ";
@@ -193,6 +202,8 @@ int run_plan(const PlanCommand& command) {
   }
   if (place.on_gpu) {
     facts.notes.push_back(describe_graphs(planner.at_stage(question.options, plan.stage), plan));
+    const std::string updates = describe_updates(plan.program);
+    if (!updates.empty()) facts.notes.push_back(updates);
   }
   if (config.run.model.matmul == MatmulType::kFp8) {
     facts.notes.push_back(describe_fp8(machine.profile));

@@ -78,11 +78,12 @@ class HostWait {
 
 class CudaNorm final : public DeviceNorm {
  public:
-  CudaNorm(c10::DeviceIndex device, std::int64_t sums) : device_(device), count_(sums) {
+  CudaNorm(c10::DeviceIndex device, std::span<const cuda::SquaresSpan> sizes) : device_(device) {
     const c10::cuda::CUDAGuard guard(device_);
     read_.emplace(cudaEventBlockingSync);
     decided_.emplace(0U);
-    sums_.grown_to(count_);
+    sums_.grown_to(std::ssize(sizes));
+    scratch_.grown_to(cuda::squares_scratch(sizes.data(), static_cast<int>(sizes.size())));
     on_device_.grown_to(1);
     part_.grown_to(1);
     on_host_.grown_to(1);
@@ -91,9 +92,8 @@ class CudaNorm final : public DeviceNorm {
   void sum(std::span<const cuda::SquaresSpan> spans, std::int64_t first) override {
     translated(name(), [&] {
       const c10::cuda::CUDAGuard guard(device_);
-      const int count = static_cast<int>(spans.size());
-      double* const scratch = scratch_.grown_to(cuda::squares_scratch(spans.data(), count));
-      cuda::launch_sum_squares(spans.data(), count, scratch, sums_.data() + first, {stream()});
+      cuda::launch_sum_squares(spans.data(), static_cast<int>(spans.size()), scratch_.data(),
+                               sums_.data() + first, {stream()});
     });
   }
 
@@ -109,9 +109,10 @@ class CudaNorm final : public DeviceNorm {
     });
   }
 
-  void decide(std::span<const double> losses, const cuda::ClipInput& input) override {
+  void decide(std::int64_t count, std::span<const double> losses,
+              const cuda::ClipInput& input) override {
     translated(name(), [&] {
-      launch_decision({sums_.data(), count_}, losses, input, on_device_.data());
+      launch_decision({sums_.data(), count}, losses, input, on_device_.data());
       copy_to_host(on_host_.data(), on_device_.data(), 1);
       decided_->mark(stream());
     });
@@ -159,7 +160,6 @@ class CudaNorm final : public DeviceNorm {
   }
 
   const c10::DeviceIndex device_;
-  const std::int64_t count_;                   // of sums
   Memory<double> scratch_{/*on_host=*/false};  // 8 bytes for 4096 elements of a rank's gradients
   Memory<double> sums_{/*on_host=*/false};
   Memory<double> values_{/*on_host=*/true};
@@ -175,8 +175,8 @@ class CudaNorm final : public DeviceNorm {
 }  // namespace sluice
 
 extern "C" __attribute__((visibility("default"))) sluice::DeviceNorm* sluice_make_cuda_norm(
-    int device, std::int64_t sums) {
+    int device, std::span<const sluice::cuda::SquaresSpan> sizes) {
   return sluice::translated("the gradient norm on GPU " + std::to_string(device), [&] {
-    return new sluice::CudaNorm(static_cast<c10::DeviceIndex>(device), sums);
+    return new sluice::CudaNorm(static_cast<c10::DeviceIndex>(device), sizes);
   });
 }

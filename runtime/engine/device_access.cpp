@@ -19,9 +19,10 @@ std::unique_ptr<DeviceGraphs> device_graphs(at::Device device) {
   return std::unique_ptr<DeviceGraphs>(make(device.index()));
 }
 
-std::unique_ptr<DeviceNorm> device_norm(at::Device device, std::int64_t sums) {
+std::unique_ptr<DeviceNorm> device_norm(at::Device device,
+                                        std::span<const cuda::SquaresSpan> sizes) {
   const auto make = reinterpret_cast<MakeCudaNorm*>(cuda_module_symbol(kMakeCudaNorm));
-  return std::unique_ptr<DeviceNorm>(make(device.index(), sums));
+  return std::unique_ptr<DeviceNorm>(make(device.index(), sizes));
 }
 
 std::unique_ptr<DeviceEvents> device_events(at::Device device) {

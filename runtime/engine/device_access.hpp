@@ -24,8 +24,9 @@ namespace sluice {
                                                           at::Device device);
 // REQUIRES: a GPU.
 [[nodiscard]] std::unique_ptr<DeviceGraphs> device_graphs(at::Device device);
-// With room for so many sums.
-[[nodiscard]] std::unique_ptr<DeviceNorm> device_norm(at::Device device, std::int64_t sums);
+// With room for the sums of spans of these sizes.
+[[nodiscard]] std::unique_ptr<DeviceNorm> device_norm(at::Device device,
+                                                      std::span<const cuda::SquaresSpan> sizes);
 [[nodiscard]] std::unique_ptr<DeviceEvents> device_events(at::Device device);
 // Returns `options` with the pages for copies to and from the device.
 [[nodiscard]] TierOptions with_dma(TierOptions options, at::Device device);

@@ -22,15 +22,16 @@ class DeviceNorm {
   // Sets `values` to the first sums, and the last of `values` to `losses`, which are on the GPU.
   // The host waits once for all.
   virtual void read(std::span<const double> losses, std::span<double> values) = 0;
-  // Enqueues the step's decision (decide_step) by all sums, and its copy to the host. Does not
-  // wait.
-  virtual void decide(std::span<const double> losses, const cuda::ClipInput& input) = 0;
+  // Enqueues the step's decision (decide_step) by the first `count` sums, and its copy to the host.
+  // Does not wait.
+  virtual void decide(std::int64_t count, std::span<const double> losses,
+                      const cuda::ClipInput& input) = 0;
   // For updates that are enqueued behind decide(). One address for all steps.
   [[nodiscard]] virtual const cuda::StepClip* decision() const = 0;
   // Of the last decide(); the host waits once, and not for what was enqueued behind it.
   [[nodiscard]] virtual cuda::StepClip wait() = 0;
-  // Enqueues a decision by sums [first, first + count) alone, and returns its place in device
-  // memory, for updates that are enqueued before the next call. Does not wait.
+  // Enqueues a decision by sums [first, first + count) alone, and returns its device address, for
+  // updates that are enqueued before the next call. Does not wait.
   [[nodiscard]] virtual const cuda::StepClip* decide_part(std::int64_t first, std::int64_t count,
                                                           std::span<const double> losses,
                                                           const cuda::ClipInput& input) = 0;

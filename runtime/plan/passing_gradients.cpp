@@ -61,14 +61,15 @@ bool has(const UnitShape& unit, int g) {
 enum class Which { kNone, kBlocks, kAll };
 
 // Chooses the gradients that pass. kAll: those of the first and the last unit too, but not of a
-// group of both, which exist for the whole backward.
+// group of both or of replicas, which exist until the norm.
 void choose(StepShape& shape, Which which, bool small) {
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
     GroupShape& group = nth(shape.groups, g);
     const std::int64_t bytes = cuda_block_bytes(lasting_gradient_elems(shape, g) * 4);
     const int ends = (has(shape.units.front(), g) ? 1 : 0) + (has(shape.units.back(), g) ? 1 : 0);
-    const bool passes = ends <= (which == Which::kAll ? 1 : 0) && which != Which::kNone &&
-                        !group.frozen && gradient_streams(shape, g) == 1 &&
+    const bool waits = ends == 2 || group.add_replicas;
+    const bool chosen = ends == 0 ? which != Which::kNone : which == Which::kAll && !waits;
+    const bool passes = chosen && !group.frozen && gradient_streams(shape, g) == 1 &&
                         (small || !is_small_cuda_block(bytes));
     group.passing_gradient_bytes = passes ? bytes : 0;
   }
@@ -96,7 +97,7 @@ void pass_gradients(StepShape& shape) {
   const bool passes = always || saved > gap;
   if (may && shape.updates_in_backward) {
     choose(shape, Which::kAll, always);
-    const std::int64_t more = saved_bytes(shape, true) - std::max<std::int64_t>(saved, 0);
+    const std::int64_t more = saved_bytes(shape, true) - (passes ? saved : 0);
     const bool any = std::any_of(shape.groups.begin(), shape.groups.end(), needs_no_norm);
     shape.passing_gap_bytes = gap_bytes(shape);
     if (any && (always || more > shape.passing_gap_bytes)) return;

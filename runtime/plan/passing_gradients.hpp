@@ -12,9 +12,10 @@ namespace sluice {
 // and heads: when their turn comes, no gap between other tensors is as large as they are.
 // Groups whose gradients pass are updated in the backward where StepShape::updates_in_backward says
 // that they may be, and where the peak falls by more than the gaps once more: each update ends a
-// CUDA graph. Then tables and heads pass too, since little else is alive when their turn comes.
-// Failpoint plan.passing_gradients, poisoned: all of this wherever it may be.
-// REQUIRES: the shape has its units, stage and placement.
+// CUDA graph. Then tables and heads pass too: a head's gradients are freed before the first block's
+// backward, and a table's exist when nothing else does.
+// Failpoint plan.passing_gradients, poisoned: gradients pass, and groups are updated in the
+// backward, wherever they may. REQUIRES: the shape has its units, stage and placement.
 void pass_gradients(StepShape& shape);
 
 }  // namespace sluice

@@ -138,7 +138,7 @@ struct Op {
   bool split = false;         // kBackward: a kBackwardWeights follows
   bool ahead = false;         // kReadStates: for the update at the start of the next program
   bool speculative = false;   // part of a speculative update of a chunk
-  bool in_backward = false;   // kUpdate on the device: before the norm, which has no part in it
+  bool in_backward = false;   // kUpdate on the device: runs before the norm, without using it
   std::vector<int> reads{};   // groups whose full parameters it reads
   std::vector<int> writes{};  // groups whose full gradients it writes or adds to
   std::vector<int> opens{};   // groups of `writes` whose gradients are replaced

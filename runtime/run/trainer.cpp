@@ -126,8 +126,8 @@ TrainingError non_finite_error(std::int64_t step, const StepResult& result,
   return TrainingError("step " + std::to_string(step) + ": loss " + value_text(result.loss) +
                        ", grad norm " + value_text(result.grad_norm) +
                        "; the first non-finite value is made by " + where +
-                       ". It has changed no weight. A lower optimizer.lr, longer warm-up or "
-                       "train.clip usually cures this");
+                       ". No weight has become non-finite. A lower optimizer.lr, longer warm-up "
+                       "or train.clip usually cures this");
 }
 
 TrainingError lowest_scale_error(std::int64_t step, double scale) {

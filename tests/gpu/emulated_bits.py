@@ -99,6 +99,7 @@ SAME_BITS = {
     "passing gradients, updated in the backward of data ranks": ("gpt2", BF16 | UNREACHED | {"launch.nproc": 2}, IN_BACKWARD),
     "passing gradients, updated in the backward of stages": ("llama", STAGES | BF16 | UNREACHED | {"launch.nproc": 2, "train.global_batch": 2}, IN_BACKWARD),
     "passing gradients, updated in the backward of tensor ranks": ("gpt2", TENSOR | UNREACHED | {"launch.nproc": 2}, IN_BACKWARD),
+    "passing gradients, updated in the backward of replicas": ("qwen2", SEQUENCE | UNREACHED | {"launch.nproc": 4}, IN_BACKWARD),
     "dropout": ("gpt2 with dropout", {"train.dtype": "fp16"}, ALONE + TIERED),
     "fp32": ("mistral", {"optimizer.type": "lion"}, ALONE + TIERED),
     "fp8": ("qwen2", BF16 | {"train.matmul": "fp8", "train.global_batch": 4}, ALONE),

@@ -166,7 +166,7 @@ def check_lost_message(place, name):
 
 
 def check_not_finite(place, ranks):
-    """A value that is not finite changes no weight of a run that updates in the backward, so the error names the unit that made it."""
+    """No weight takes up a value that is not finite, in a run that updates in the backward, so the error names the unit that made it."""
     rank = ranks - 1
     answer = place.train(f"not-finite-{ranks}", MODELS["llama"], {"train.clip": 0, "train.steps": 4, "launch.nproc": ranks}, gpus=ranks, computes="late",
                          variables={"SLUICE_FAILPOINTS": f"plan.passing_gradients:nan;engine.forward.2.2:rank={rank}:nan"})

@@ -41,7 +41,7 @@ const std::vector<TorchtitanKey>& torchtitan_keys() {
     {"optimizer.eps", kFloat, "1e-08", kMapped, "optimizer.eps"},
     {"optimizer.weight_decay", kFloat, "0.1", kMapped, "optimizer.weight_decay, of all parameters"},
     {"optimizer.implementation", kText, "\"fused\"", kNotNeeded, "Sluice has one implementation", "for-loop,foreach,fused"},
-    {"optimizer.early_step_in_backward", kBool, "false", kRefused, "updates come after the backward"},
+    {"optimizer.early_step_in_backward", kBool, "false", kNotNeeded, "without train.clip a GPU updates blocks in the backward where that saves memory"},
     {"lr_scheduler.warmup_steps", kInt, "200", kMapped, "schedule.warmup_steps"},
     {"lr_scheduler.total_steps", kInt, "null", kMapped, "schedule.decay_steps"},
     {"lr_scheduler.decay_ratio", kFloat, "null", kMapped, "schedule.wsd_decay: a share of the steps"},

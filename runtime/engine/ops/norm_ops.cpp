@@ -47,23 +47,6 @@ bool counts(const EngineSetup& setup, int group) {
   return nth(setup.spec().groups, group).counted && !is_frozen(setup.shape(), group);
 }
 
-// Sums on a GPU: those of counted groups, then those of others, which are summed only to decide on
-// their updates.
-std::int64_t count_of_sums(const EngineSetup& setup, bool counted, int end) {
-  std::int64_t sums = 0;
-  for (int g = 0; g < end; ++g) {
-    const bool among = !is_frozen(setup.shape(), g) && counts(setup, g) == counted;
-    sums += among ? owned_shards(setup.shape()) : 0;
-  }
-  return sums;
-}
-
-// The place of the group's first shard among them.
-std::int64_t gpu_place(const EngineSetup& setup, int group, int groups) {
-  if (counts(setup, group)) return count_of_sums(setup, true, group);
-  return count_of_sums(setup, true, groups) + count_of_sums(setup, false, group);
-}
-
 void add_spans(const GroupState& group, std::int64_t shard_elems,
                std::vector<cuda::SquaresSpan>& spans) {
   const at::Tensor& gradients = group.grad_owned;
@@ -84,9 +67,19 @@ NormOps::NormOps(const StepParts& parts)
   const Placement& placement = setup_.shape().placement;
   const bool on_gpu = setup_.device.is_cuda() && placement.gradients == Tier::kDevice;
   if (!on_gpu || !setup_.trains()) return;
-  const int groups = store_.size();
-  gpu_ = device_norm(setup_.device,
-                     count_of_sums(setup_, true, groups) + count_of_sums(setup_, false, groups));
+  std::vector<cuda::SquaresSpan> sizes;
+  places_.resize(static_cast<std::size_t>(store_.size()));
+  for (const bool counted : {true, false}) {
+    for (int g = 0; g < store_.size(); ++g) {
+      if (is_frozen(setup_.shape(), g) || counts(setup_, g) != counted) continue;
+      nth(places_, g) = std::ssize(sizes);
+      const std::int64_t shard_elems = nth(setup_.shape().groups, g).shard_elems;
+      sizes.insert(sizes.end(), static_cast<std::size_t>(owned_shards(setup_.shape())),
+                   {.elems = shard_elems});
+    }
+    if (counted) counted_sums_ = std::ssize(sizes);
+  }
+  gpu_ = device_norm(setup_.device, sizes);
   begin_program();
   const bool alone = setup_.world().size() == 1;
   if (alone && placement.optimizer == Tier::kDevice) decision_ = gpu_->decision();
@@ -116,35 +109,34 @@ void NormOps::begin_program() { summed_.assign(static_cast<std::size_t>(store_.s
 // Runs of groups whose places follow each other are summed together.
 void NormOps::sum_on_gpu() {
   std::vector<cuda::SquaresSpan> spans;
-  const auto flush = [&](int end) {
-    if (!spans.empty()) gpu_->sum(spans, count_of_sums(setup_, true, end) - std::ssize(spans));
-    spans.clear();
-  };
+  std::int64_t first = 0;
   for (int g = 0; g < store_.size(); ++g) {
-    if (!counts(setup_, g)) continue;
-    if (nth(summed_, g)) {
-      flush(g);
-    } else {
-      add_spans(store_.group(g), nth(setup_.shape().groups, g).shard_elems, spans);
+    if (!counts(setup_, g) || nth(summed_, g)) continue;
+    if (nth(places_, g) != first + std::ssize(spans)) {
+      gpu_->sum(spans, first);
+      spans.clear();
+      first = nth(places_, g);
     }
+    add_spans(store_.group(g), nth(setup_.shape().groups, g).shard_elems, spans);
   }
-  flush(store_.size());
+  gpu_->sum(spans, first);
 }
 
-const cuda::StepClip* NormOps::decide(int group, const at::Tensor& losses) {
+const cuda::StepClip* NormOps::decide_group(int group, const at::Tensor& losses) {
   std::vector<cuda::SquaresSpan> spans;
   add_spans(store_.group(group), nth(setup_.shape().groups, group).shard_elems, spans);
-  const std::int64_t place = gpu_place(setup_, group, store_.size());
+  const std::int64_t place = nth(places_, group);
   gpu_->sum(spans, place);
   nth(summed_, group) = true;
-  return gpu_->decide_part(place, std::ssize(spans), values_of(losses), clip_input());
+  const bool alone = setup_.world().size() == 1;
+  return gpu_->decide_part(place, std::ssize(spans),
+                           alone ? values_of(losses) : std::span<const double>(), clip_input());
 }
 
 void NormOps::read_gpu(const at::Tensor& losses, std::vector<double>& values) {
   sum_on_gpu();
   const std::span<const double> losses_there = values_of(losses);
-  const auto sums = static_cast<std::size_t>(count_of_sums(setup_, true, store_.size()));
-  std::vector<double> read(sums + losses_there.size());
+  std::vector<double> read(static_cast<std::size_t>(counted_sums_) + losses_there.size());
   gpu_->read(losses_there, read);
   auto next = read.begin();
   for (int g = 0; g < store_.size(); ++g) {
@@ -193,7 +185,7 @@ double NormOps::squares_of_all(std::span<const double> all, std::size_t stride) 
 void NormOps::norm_and_scale(const at::Tensor& losses) {
   if (decision_ != nullptr) {
     sum_on_gpu();
-    gpu_->decide(values_of(losses), clip_input());
+    gpu_->decide(counted_sums_, values_of(losses), clip_input());
     undecided_ = true;
     return;
   }

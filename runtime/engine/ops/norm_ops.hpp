@@ -8,8 +8,9 @@
 // A rank alone whose states are all on a GPU leaves the decision to the GPU (DeviceNorm): updates
 // are enqueued behind the decision, and the host reads it at the end of the program.
 //
-// The gradients of a group that is updated in the backward are gone by then. decide() sums their
-// squares before, and decides on that group's update alone.
+// The gradients of a group that is updated in the backward are gone by then. decide_group() sums
+// their squares before, and decides on that group's update alone. Ranks that hold the same elements
+// decide alike, by the same gradients: each knows only its own losses.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,9 +32,10 @@ class NormOps {
   void begin_program();
   // `losses`: of the micro-batches, on a GPU; else undefined.
   void norm_and_scale(const at::Tensor& losses);
-  // The decision of a group's update in the backward, in device memory: the update happens if the
-  // losses and the group's gradients are finite. REQUIRES: the gradients are on a GPU.
-  [[nodiscard]] const cuda::StepClip* decide(int group, const at::Tensor& losses);
+  // The decision of a group's update in the backward, in device memory: the update happens if this
+  // rank's gradients of the group are finite, and on a rank alone the losses. REQUIRES: the
+  // gradients are on a GPU.
+  [[nodiscard]] const cuda::StepClip* decide_group(int group, const at::Tensor& losses);
   // The decision in device memory, for updates; null: norm_and_scale() has decided.
   [[nodiscard]] const cuda::StepClip* decision() const { return decision_; }
   // At the end of the program. Where the GPU has decided, waits for the result and returns true.
@@ -64,6 +66,10 @@ class NormOps {
   std::vector<int> stage_groups_;    // number of groups, by pipeline stage
   std::unique_ptr<DeviceNorm> gpu_;  // null: gradients are on the host's side
   std::vector<bool> summed_;         // by group: on the GPU, in the backward
+  // Sums on the GPU, by group the first: those of counted groups, then those of others, which are
+  // summed only to decide on their updates.
+  std::vector<std::int64_t> places_;
+  std::int64_t counted_sums_ = 0;
   const cuda::StepClip* decision_ = nullptr;
   bool undecided_ = false;  // the GPU's decision is not read yet
 };

@@ -145,8 +145,8 @@ Ticket StepOps::run_other(const Op& op) {
       return commit();
     case OpKind::kUpdate:
       if (op.chunk >= 0) return run_between_tiers(op);
-      update_.update(op,
-                     op.in_backward ? norm_.decide(op.group, compute_.losses()) : norm_.decision());
+      update_.update(
+          op, op.in_backward ? norm_.decide_group(op.group, compute_.losses()) : norm_.decision());
       return {};
     default:
       return communicate(op);

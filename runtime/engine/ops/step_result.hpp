@@ -28,8 +28,8 @@ struct StepResult {
   double grad_norm = 0;  // before clipping, unscaled, each parameter counted once
   double vote = 0;       // largest vote of all ranks
   StepTimes times;
-  // False: loss or norm is not finite on some rank, and nothing was updated, except, if the loss is
-  // finite, groups with finite gradients that are updated in the backward (Op::in_backward).
+  // False: loss or norm is not finite on some rank, and nothing was updated, except shards with
+  // finite gradients of groups that are updated in the backward (Op::in_backward).
   [[nodiscard]] bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
   // The loss is finite and the gradients are not. A smaller loss scale may help.
   [[nodiscard]] bool overflowed() const { return std::isfinite(loss) && !std::isfinite(grad_norm); }

@@ -2,7 +2,6 @@
 // because both sides come from one build.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +15,7 @@ class DeviceNorm;
 class PageSource;
 struct UpdateSpan;
 namespace cuda {
+struct SquaresSpan;
 struct StepClip;
 }
 
@@ -54,8 +54,9 @@ inline constexpr char kGpuName[] = "sluice_gpu_name";
 // launch_adamw(). Throws Error.
 using CudaUpdate = void(std::span<const UpdateSpan> spans, int device, const cuda::StepClip* clip);
 
-// The norm of gradients on GPU `device`, with room for so many sums. Throws Error.
-using MakeCudaNorm = DeviceNorm*(int device, std::int64_t sums);
+// The norm of gradients on GPU `device`, with room for the sums of spans of these sizes. Throws
+// Error.
+using MakeCudaNorm = DeviceNorm*(int device, std::span<const cuda::SquaresSpan> sizes);
 inline constexpr char kMakeCudaNorm[] = "sluice_make_cuda_norm";
 
 }  // namespace sluice

@@ -99,7 +99,8 @@ void suggest_bf16_states(Planner& planner, const PlanQuestion& question, const S
 void suggest_unclipped(Planner& planner, const PlanQuestion& question, const SearchLimits& limits,
                        SearchResult& result) {
   const EngineOptions& options = question.options;
-  if (result.suggestions.empty() || options.train.clip == 0 || !options.model.on_gpu) return;
+  const bool may = options.model.on_gpu && options.train.dtype != DType::kFloat16;
+  if (result.suggestions.empty() || options.train.clip == 0 || !may) return;
   EngineOptions asked = on_best_mesh(question, result);
   asked.train.clip = 0;
   SearchLimits in_backward = limits;

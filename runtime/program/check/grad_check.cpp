@@ -43,7 +43,7 @@ GradCheck::GradCheck(const Program& program, FirstFault& fault, SlotCheck& slots
 }
 
 void GradCheck::enter(const Op& op) {
-  // A group that was updated in the backward has been used for the last time.
+  // A group that was updated in the backward must not be used again.
   if (!normed_ && uses_any(program_, op, updated_)) fault_.fail("uses a group that was updated");
   for (const int g : op.opens) {
     open(g, std::find(op.writes.begin(), op.writes.end(), g) != op.writes.end());
@@ -154,7 +154,7 @@ void GradCheck::gather(const Op& op) {
 
 // The group's gradients are whole here.
 void GradCheck::update_in_backward(int group) {
-  if (normed_) fault_.fail("updates in a backward that is over");
+  if (normed_) fault_.fail("comes after the norm");
   if (program_.in_place) {
     if (unsent_.count(group) == 0) fault_.fail("updates without gradients");
     return;

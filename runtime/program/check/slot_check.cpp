@@ -112,6 +112,12 @@ void SlotCheck::die(BufferId b) {
 }
 
 void SlotCheck::use(const Op& op) {
+  if (op.kind == OpKind::kUpdate && op.chunk < 0) {
+    const auto gather = gathered_.find(op.group);
+    if (gather != gathered_.end() && gather->second >= 0 && !fault_.over(gather->second)) {
+      fault_.fail("updates parameters that are being gathered");
+    }
+  }
   if (op.lane == Lane::kCompute && op.kind != OpKind::kGather) return;
   for (const BufferId b : {op.device_slot, op.host_slot}) {
     if (b < 0) continue;

@@ -26,7 +26,7 @@ void DeviceUpdates::follow(std::vector<GradFlow::Summed> summed) {
   }
 }
 
-// A GPU updates all at once.
+// On a GPU the last update launches all of them, so it frees their gradients.
 void DeviceUpdates::finish(OpId norm) {
   std::vector<int> groups = groups_by_first_use(shape_);
   std::erase_if(groups, [this](int g) { return device_elems(shape_, g) == 0 || nth(updated_, g); });

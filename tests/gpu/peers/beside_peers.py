@@ -36,10 +36,12 @@ class Mode(typing.NamedTuple):
     on_host: str = ""  # "optimizer", or "states": gradients and weights too
     recomputed: bool = False
     ranks: int = 1
+    clips: bool = True
 
     def __str__(self):
         parts = ["two ranks"] * (self.ranks == 2) + [f"ZeRO {self.stage}"]
-        return ", ".join(parts + [f"{self.on_host} on host"] * bool(self.on_host) + ["recomputed"] * self.recomputed)
+        return ", ".join(parts + [f"{self.on_host} on host"] * bool(self.on_host) + ["recomputed"] * self.recomputed
+                         + ["no clip"] * (not self.clips))
 
     def settings(self):
         """Of Sluice."""
@@ -47,11 +49,12 @@ class Mode(typing.NamedTuple):
         if self.stage < 3:  # the 16-bit weights stay on the card, as with FSDP2 from a forward to its backward
             tiers = [state for state in tiers if state != "parameters"]
         settings = {"zero.stage": self.stage, "launch.nproc": self.ranks} | {f"offload.{state}": "host" for state in tiers}
-        return settings | ({"recompute.mode": "full"} if self.recomputed else {})
+        return settings | ({"recompute.mode": "full"} if self.recomputed else {}) | ({} if self.clips else {"train.clip": 0})
 
 
 # Name: peer and model of peer_step.py.  Many train Transformers' models; plain PyTorch modules are leaner, and leanest with a loss in chunks.
 TORCH = {"PyTorch, Transformers": ("torch", "transformers"), "PyTorch, plain": ("torch", "plain"), "PyTorch, loss in chunks": ("torch", "chunked")}
+LEAN = {"PyTorch, loss in chunks": ("torch", "chunked")}
 FSDP = {"FSDP2, plain": ("fsdp", "plain"), "FSDP2, loss in chunks": ("fsdp", "chunked")}
 CHUNKS = {"FSDP2, loss in chunks": ("fsdp", "chunked")}
 DEEPSPEED = {"DeepSpeed": ("deepspeed", "transformers")}
@@ -62,11 +65,14 @@ TABLE = [
                       Mode(2, "optimizer"): DEEPSPEED, Mode(3, "optimizer"): DEEPSPEED, Mode(2, "states"): CHUNKS, Mode(3, "states"): CHUNKS,
                       Mode(1, "", True): DEEPSPEED, Mode(3, "", True): FSDP, Mode(2, ranks=2): DEEPSPEED | CHUNKS,
                       Mode(3, ranks=2): DEEPSPEED | FSDP, Mode(3, "states", ranks=2): CHUNKS}),
-    ("gpt2-1558m", 4, {Mode(0): TORCH, Mode(1): DEEPSPEED, Mode(3): FSDP}),
+    ("gpt2-1558m", 4, {Mode(0): TORCH, Mode(1): DEEPSPEED, Mode(3): FSDP, Mode(0, clips=False): LEAN}),
     ("gpt2-1558m", 8, {Mode(1, "", True): DEEPSPEED, Mode(2, "", True): CHUNKS, Mode(3, "", True): DEEPSPEED | FSDP,
-                       Mode(3, "", True, 2): CHUNKS}),
+                       Mode(3, "", True, 2): CHUNKS, Mode(1, "", True, clips=False): DEEPSPEED,
+                       Mode(3, "", True, clips=False): DEEPSPEED | CHUNKS, Mode(3, "", True, 2, False): CHUNKS}),
     ("llama-1.24b", 8, {Mode(0, "", True): TORCH, Mode(1, "", True): DEEPSPEED, Mode(2, "", True): CHUNKS,
-                        Mode(3, "", True): DEEPSPEED | FSDP, Mode(3, "", True, 2): CHUNKS}),
+                        Mode(3, "", True): DEEPSPEED | FSDP, Mode(3, "", True, 2): CHUNKS, Mode(0, "", True, clips=False): LEAN,
+                        Mode(1, "", True, clips=False): DEEPSPEED, Mode(3, "", True, clips=False): DEEPSPEED | CHUNKS,
+                        Mode(3, "", True, 2, False): CHUNKS}),
 ]
 
 
@@ -118,7 +124,7 @@ def peer(args, model, micro_batch, who, mode):
         with tempfile.TemporaryDirectory(prefix="sluice-peer-") as folder:
             command = [args.python, "-B", HERE / "peer_step.py", "--peer", who[0], "--model", who[1], "--shape", json.dumps(model),
                        "--micro-batch", micro_batch, "--steps", steps, "--stage", mode.stage, "--no-numbers"]
-            command += ["--optimizer-on-host"] * bool(mode.on_host) + ["--recompute"] * mode.recomputed
+            command += ["--optimizer-on-host"] * bool(mode.on_host) + ["--recompute"] * mode.recomputed + ["--no-clip"] * (not mode.clips)
             texts = run_ranks(command, null_gpu.environment(args.libraries, mode.ranks, report=folder), mode.ranks)
             found = null_gpu.reports(folder)[:mode.ranks]
         if len(found) != mode.ranks or any(report["faults"] for report in found):

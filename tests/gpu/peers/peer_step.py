@@ -2,7 +2,7 @@
 """Training steps of a peer: PyTorch, its FSDP2, or DeepSpeed. Prints one JSON object: the steps' seconds, and the memory reserved and allocated.
 
 beside_peers.py runs it on the null GPU; on a card it times the peer (--wait).  The work is Sluice's: bf16 products, AdamW with
-fp32 master weights and moments, the norm clipped at 1, no dropout.  A process is one rank: of a group where the environment has
+fp32 master weights and moments, the norm clipped at 1 (or not), no dropout.  A process is one rank: of a group where the environment has
 torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), else alone.
 """
 import argparse
@@ -48,19 +48,37 @@ def answer_checks_of_ranks():
         module.assert_ints_same_as_other_ranks = lambda ints: None
 
 
+def adamw(parameters):
+    return torch.optim.AdamW(parameters, lr=LEARNING_RATE, fused=True)
+
+
+def update_in_backward(parameters):
+    """Without a clip: each parameter's update runs as soon as its gradient is there, and frees it, as PyTorch's tutorial has it."""
+    optimizers = {parameter: adamw([parameter]) for parameter in parameters}
+
+    def update(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad(set_to_none=True)
+
+    for parameter in parameters:
+        parameter.register_post_accumulate_grad_hook(update)
+
+
 def torch_step(args, model):
     """fp32 weights under autocast, the fused AdamW."""
     if args.compile:
         model.compile_parts()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
+    parameters = list(model.parameters())
+    optimizer = update_in_backward(parameters) if args.no_clip else adamw(parameters)
 
     def step(tokens):
         with torch.autocast("cuda", torch.bfloat16):
             loss = model(tokens)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        if optimizer:
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
 
     return step
 
@@ -81,14 +99,15 @@ def fsdp_step(args, model):
     fsdp.fully_shard(model, **options)  # by default the root is not gathered again: the backward begins with it
     parameters = list(model.parameters())
     torch.cuda.empty_cache()  # of the whole weights
-    optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE, fused=True)
+    optimizer = update_in_backward(parameters) if args.no_clip else adamw(parameters)
 
     def step(tokens):
         model(tokens).backward()
-        norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in parameters]).full_tensor()
-        torch.nn.utils.clip_grads_with_norm_(parameters, 1.0, norm)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        if optimizer:
+            norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in parameters]).full_tensor()
+            torch.nn.utils.clip_grads_with_norm_(parameters, 1.0, norm)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
 
     return step
 
@@ -104,7 +123,7 @@ def deepspeed_step(args, model):
     if args.optimizer_on_host:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config={
-        "train_micro_batch_size_per_gpu": args.micro_batch, "bf16": {"enabled": True}, "gradient_clipping": 1.0,
+        "train_micro_batch_size_per_gpu": args.micro_batch, "bf16": {"enabled": True}, "gradient_clipping": 0.0 if args.no_clip else 1.0,
         "optimizer": {"type": "AdamW", "params": {"lr": LEARNING_RATE} | ({} if args.optimizer_on_host else {"torch_adam": True, "fused": True})},
         "zero_optimization": zero, "steps_per_print": 1 << 30})
     if args.no_numbers:
@@ -142,6 +161,7 @@ def main():
     parser.add_argument("--stage", type=int, default=0, help="ZeRO stage of DeepSpeed; FSDP2 has 2 and 3")
     parser.add_argument("--optimizer-on-host", action="store_true")
     parser.add_argument("--recompute", action="store_true")
+    parser.add_argument("--no-clip", action="store_true", help="PyTorch and FSDP2 then update in the backward")
     parser.add_argument("--compile", action="store_true", help="torch.compile of the blocks and the loss (model plain)")
     parser.add_argument("--no-numbers", action="store_true",
                         help="for the null GPU, which computes nothing: checks of values are made and taken for passed")

@@ -112,6 +112,17 @@ TEST(PassGradients, TiedTablesKeepTheirRows) {
   EXPECT_GT(shape.groups.back().passing_gradient_bytes, 0);
 }
 
+// Those of replicas, such as a tied table of a pipeline, wait for the norm.
+TEST(PassGradients, TablesOfReplicasKeepTheirRows) {
+  StepShape shape = gpu_shape(1, 1, kMuch);
+  shape.recompute = shape.updates_in_backward = true;
+  shape.groups.back().add_replicas = true;
+  pass_gradients(shape);
+  EXPECT_TRUE(shape.updates_in_backward);
+  EXPECT_GT(shape.groups.front().passing_gradient_bytes, 0);
+  EXPECT_EQ(shape.groups.back().passing_gradient_bytes, 0);
+}
+
 TEST(PassGradients, MicroBatchesPassInLayerOrderAlone) {
   StepShape shape = gpu_shape(0, 1, kMuch);
   shape.micro_batches = 4;
