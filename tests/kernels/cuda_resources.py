@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the kernels of transformer blocks need of a GPU, by ptxas and PTX: needs nvcc and no GPU.
 
-Usage: cuda_resources.py NVCC SOURCE_DIR ARCHITECTURES FLAG... Architectures are numbers with commas between, such as 80,120.
+Usage: cuda_resources.py NVCC SOURCE_DIR ARCHITECTURES FLAG... Architectures are numbers with commas between, such as 80+86,120. With a plus
+between them their PTX is the same, and made once: no source or header tells these architectures apart.
 A kernel may not spill registers, use a stack or add by atomics, and reads and writes device memory 16 bytes at a time. Kernels with few warps
 issue several such loads before they compute with the first.
 """
@@ -24,19 +25,19 @@ ARITHMETIC = re.compile(r"\b(add|sub|mul|fma)\.rn\.f32\b|\bvmax|\bmax\.|\bsetp\.
 REPORT = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", re.S)
 
 
-def run_nvcc(tools, kind, *arguments):
-    nvcc, _, architecture, flags = tools
-    command = [nvcc, "-O3", f"-arch={kind}_{architecture}", *flags, *arguments]
+def run_nvcc(tools, architecture, *arguments):
+    nvcc, _, flags = tools
+    command = [nvcc, "-O3", f"-arch={architecture}", *flags, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stderr
 
 
-def compile_to_ptx(name, tools, out):
+def compile_to_ptx(name, tools, architecture, out):
     source = tools[1]
-    run_nvcc(tools, "compute", "-std=c++17", f"-I{source}", "-ptx", os.path.join(source, f"kernels/cuda/{name}.cu"), "-o", out)
+    run_nvcc(tools, f"compute_{architecture}", "-std=c++17", f"-I{source}", "-ptx", os.path.join(source, f"kernels/cuda/{name}.cu"), "-o", out)
 
 
-def spill_faults(name, count, tools, ptx):
-    kernels = REPORT.findall(run_nvcc(tools, "sm", "-Xptxas", "-v", "-cubin", ptx, "-o", ptx + ".cubin"))
+def spill_faults(name, count, tools, architecture, ptx):
+    kernels = REPORT.findall(run_nvcc(tools, f"sm_{architecture}", "-Xptxas", "-v", "-cubin", ptx, "-o", ptx + ".cubin"))
     if len(kernels) != count:
         yield f"{name}: {len(kernels)} kernels instead of {count}"
     for kernel, *sizes in kernels:
@@ -78,11 +79,14 @@ def main():
     faults = []
     with tempfile.TemporaryDirectory() as folder:
         ptx = os.path.join(folder, "a.ptx")
-        for architecture in architectures.split(","):
-            tools = (nvcc, source, architecture, flags)
+        tools = (nvcc, source, flags)
+        for alike in architectures.split(","):
+            alike = alike.split("+")
             for name, count in SOURCES.items():
-                compile_to_ptx(name, tools, ptx)
-                faults += [f"sm_{architecture}: {fault}" for fault in (*spill_faults(name, count, tools, ptx), *access_faults(ptx))]
+                compile_to_ptx(name, tools, alike[0], ptx)
+                faults += [f"compute_{alike[0]}: {fault}" for fault in access_faults(ptx)]
+                for architecture in alike:
+                    faults += [f"sm_{architecture}: {fault}" for fault in spill_faults(name, count, tools, architecture, ptx)]
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0
