@@ -17,7 +17,7 @@ struct UpdateSpan;
 namespace cuda {
 struct SquaresSpan;
 struct StepClip;
-}
+}  // namespace cuda
 
 // Copies to and from GPU `device`, on separate streams. Throws Error.
 using MakeCudaCopies = DeviceCopies*(int device);
