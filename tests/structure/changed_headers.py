@@ -9,27 +9,14 @@ A build file of the whole project that changed, or no such commit, makes the ans
 import json
 import os
 import re
-import subprocess
 import sys
 
+from check_compile_times import changed_since
+
 # How all headers are checked.
-FOR_ALL = re.compile(r"cmake/.*|CMakeLists\.txt|CMakePresets\.json|sluice|\.ci/run|tests/structure/changed_headers\.py")
+FOR_ALL = re.compile(r"cmake/.*|CMakeLists\.txt|CMakePresets\.json|sluice|\.ci/run|tests/structure/(changed_headers|check_compile_times)\.py")
 # No name where a macro gives it. __has_include sees what appears and goes. Text in comments counts too: at worst a check too many.
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?\b[ \t]*(?:["<]([^">\n]+)[">])?|__has_include\w*\s*\(\s*["<]([^">\n]+)[">]', re.M)
-
-
-def git(*arguments):
-    done = subprocess.run(["git", "-c", "core.quotePath=false", *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
-
-
-def changed_files(commit):
-    """Paths that differ from the commit, removed and untracked ones too; None where there is no such commit."""
-    try:
-        git("rev-parse", "--verify", "-q", commit + "^{commit}")
-    except subprocess.CalledProcessError:
-        return None
-    return {*git("diff", "--name-only", "--no-renames", commit), *git("ls-files", "--others", "--exclude-standard")}
 
 
 def checked_headers(build):
@@ -79,7 +66,7 @@ class Changes:
 def main():
     build, commit = sys.argv[1:]
     headers = checked_headers(build)
-    changed = changed_files(commit)
+    changed = changed_since(".", commit)
     if changed is None or any(FOR_ALL.fullmatch(path) for path in changed):
         chosen = list(headers)
     else:

@@ -111,12 +111,12 @@ def processor_seconds(unit):
 
 
 def changed_since(root, commit):
-    """Sources that differ from COMMIT's; None where there is no such commit."""
-    git = ["git", "-C", root]
+    """Paths that differ from COMMIT's, removed and untracked ones too; None where there is no such commit."""
+    git = ["git", "-C", root, "-c", "core.quotePath=false"]
     if subprocess.run([*git, "rev-parse", "-q", "--verify", f"{commit}^{{commit}}"], capture_output=True,
                       check=False).returncode != 0:
         return None
-    lists = (["diff", "--name-only", commit], ["ls-files", "--others", "--exclude-standard"])
+    lists = (["diff", "--name-only", "--no-renames", commit], ["ls-files", "--others", "--exclude-standard"])
     return {name for arguments in lists
             for name in subprocess.run([*git, *arguments], capture_output=True, text=True,
                                        check=True).stdout.splitlines()}
