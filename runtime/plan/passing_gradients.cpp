@@ -14,48 +14,52 @@ bool needs_no_norm(const GroupShape& group) {
   return group.passing_gradient_bytes > 0 && !group.add_replicas;
 }
 
-// Passing gradients that exist while unit u runs its backward: those of the units from it on. A
-// group that is updated in the backward has its update behind its own; if gradients are sent, two
-// backwards later, for its reduction to complete.
-std::int64_t passing_bytes(const StepShape& shape, int u, bool updates) {
-  const int delay = shape.dp > 1 ? 2 : 0;
+// Bytes of the unit's passing gradients, or of those that need no norm.
+std::int64_t passing_bytes(const StepShape& shape, int u, bool without_norm) {
   std::int64_t bytes = 0;
-  for (int v = u; v < static_cast<int>(shape.units.size()); ++v) {
-    for (const int g : nth(shape.units, v).groups) {
-      const GroupShape& group = nth(shape.groups, g);
-      const bool updated = updates && needs_no_norm(group) && v > u + delay;
-      if (!updated) bytes += group.passing_gradient_bytes;
-    }
+  for (const int g : nth(shape.units, u).groups) {
+    const GroupShape& group = nth(shape.groups, g);
+    if (!without_norm || needs_no_norm(group)) bytes += group.passing_gradient_bytes;
   }
   return bytes;
 }
 
 // Bytes by which the peak of the backward falls if gradients pass, without gaps. As long as they
-// run, units have their workspace, the kept activations of the units up to them, and passing
-// gradients.
+// run, units have their workspace, the kept activations of the units up to them, and the passing
+// gradients of the units from them on. A group that is updated in the backward (`updates`) has its
+// update behind its own; if gradients are sent, two backwards later, for its reduction to complete.
 std::int64_t saved_bytes(const StepShape& shape, bool updates) {
   const int head = static_cast<int>(shape.units.size()) - 1;
+  const int first_updated = shape.dp > 1 ? 3 : 1;  // units behind the one that runs
   const std::int64_t flights = shape.layer_major ? shape.micro_batches : 1;
-  std::int64_t kept = 0, peak = 0, passing_peak = 0;
-  for (int u = 0; u <= head; ++u) {
+  const auto kept_of = [&](int u) {
     const UnitMemory& memory = nth(shape.units, u).memory;
-    if (u < head) {
-      kept += memory.output + (shape.recompute ? 0 : memory.kept) - leaving_bytes(shape, u);
-    }
+    return memory.output + (shape.recompute ? 0 : memory.kept) - leaving_bytes(shape, u);
+  };
+  std::int64_t kept = 0, all = 0, passed = 0, peak = 0, passing_peak = 0;
+  for (int u = 0; u < head; ++u) kept += kept_of(u);
+  for (int u = head; u >= 0; --u) {
+    const UnitMemory& memory = nth(shape.units, u).memory;
     const std::int64_t workspace =
         u == head ? memory.backward_peak + memory.scratch
                   : (shape.recompute ? memory.recompute_peak : memory.backward_peak);
-    const std::int64_t passed = passing_bytes(shape, u, updates);
+    all += passing_bytes(shape, u, false);
+    passed += passing_bytes(shape, u, false);
+    const int updated = u + first_updated;
+    if (updates && updated <= head) passed -= passing_bytes(shape, updated, true);
     peak = std::max(peak, kept * flights + workspace);
     passing_peak = std::max(passing_peak, kept * flights + workspace + passed);
+    if (u < head) kept -= kept_of(u);
   }
-  std::int64_t all = 0;
-  for (const GroupShape& group : shape.groups) all += group.passing_gradient_bytes;
   return peak + all - passing_peak;
 }
 
-bool has(const UnitShape& unit, int g) {
-  return std::find(unit.groups.begin(), unit.groups.end(), g) != unit.groups.end();
+// Of the first and the last unit, the number that have the group.
+int ends_with(const StepShape& shape, int g) {
+  const auto has = [g](const UnitShape& unit) {
+    return std::find(unit.groups.begin(), unit.groups.end(), g) != unit.groups.end() ? 1 : 0;
+  };
+  return has(shape.units.front()) + has(shape.units.back());
 }
 
 enum class Which { kNone, kBlocks, kAll };
@@ -66,7 +70,7 @@ void choose(StepShape& shape, Which which, bool small) {
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
     GroupShape& group = nth(shape.groups, g);
     const std::int64_t bytes = cuda_block_bytes(lasting_gradient_elems(shape, g) * 4);
-    const int ends = (has(shape.units.front(), g) ? 1 : 0) + (has(shape.units.back(), g) ? 1 : 0);
+    const int ends = ends_with(shape, g);
     const bool waits = ends == 2 || group.add_replicas;
     const bool chosen = ends == 0 ? which != Which::kNone : which == Which::kAll && !waits;
     const bool passes = chosen && !group.frozen && gradient_streams(shape, g) == 1 &&
@@ -79,8 +83,8 @@ void choose(StepShape& shape, Which which, bool small) {
 std::int64_t gap_bytes(const StepShape& shape) {
   std::int64_t largest = 0;
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
-    const bool end = has(shape.units.front(), g) || has(shape.units.back(), g);
-    if (!end) largest = std::max(largest, nth(shape.groups, g).passing_gradient_bytes);
+    if (ends_with(shape, g) > 0) continue;
+    largest = std::max(largest, nth(shape.groups, g).passing_gradient_bytes);
   }
   return largest > 0 ? cuda_gap_bytes(largest) : 0;
 }

@@ -80,7 +80,6 @@ NormOps::NormOps(const StepParts& parts)
     if (counted) counted_sums_ = std::ssize(sizes);
   }
   gpu_ = device_norm(setup_.device, sizes);
-  begin_program();
   const bool alone = setup_.world().size() == 1;
   if (alone && placement.optimizer == Tier::kDevice) decision_ = gpu_->decision();
 }
@@ -128,9 +127,8 @@ const cuda::StepClip* NormOps::decide_group(int group, const at::Tensor& losses)
   const std::int64_t place = nth(places_, group);
   gpu_->sum(spans, place);
   nth(summed_, group) = true;
-  const bool alone = setup_.world().size() == 1;
-  return gpu_->decide_part(place, std::ssize(spans),
-                           alone ? values_of(losses) : std::span<const double>(), clip_input());
+  const std::span<const double> known = decision_ != nullptr ? values_of(losses) : values_of({});
+  return gpu_->decide_part(place, std::ssize(spans), known, clip_input());
 }
 
 void NormOps::read_gpu(const at::Tensor& losses, std::vector<double>& values) {

@@ -1,6 +1,7 @@
 #include "runtime/plan/search/other_numbers.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -53,6 +54,15 @@ double markedly_below(const SearchResult& result) {
                          : std::numeric_limits<double>::infinity();
 }
 
+// The limits, with one condition more. Refers to `limits`.
+SearchLimits also(const SearchLimits& limits, std::function<bool(const EngineOptions&)> allowed) {
+  SearchLimits both = limits;
+  both.allowed = [&limits, allowed = std::move(allowed)](const EngineOptions& options) {
+    return allowed(options) && (!limits.allowed || limits.allowed(options));
+  };
+  return both;
+}
+
 struct Narrow {
   bool moments = false;
   bool gradients = false;
@@ -64,12 +74,10 @@ void find_narrow(const char* with, const Narrow& narrow, Planner& planner,
   EngineOptions asked = on_best_mesh(question, result);
   if (narrow.moments) asked.offload.states_dtype = DType::kBFloat16;
   if (narrow.gradients) asked.offload.gradients_dtype = DType::kBFloat16;
-  SearchLimits away = limits;
   // Gradients on the device are fp32.
-  away.allowed = [&limits, narrow](const EngineOptions& options) {
-    return (!narrow.gradients || options.offload.gradients != Tier::kDevice) &&
-           (!limits.allowed || limits.allowed(options));
-  };
+  const SearchLimits away = also(limits, [narrow](const EngineOptions& options) {
+    return !narrow.gradients || options.offload.gradients != Tier::kDevice;
+  });
   find_with(with, planner, asked, question, away, below_s, result);
 }
 
@@ -103,10 +111,8 @@ void suggest_unclipped(Planner& planner, const PlanQuestion& question, const Sea
   if (result.suggestions.empty() || options.train.clip == 0 || !may) return;
   EngineOptions asked = on_best_mesh(question, result);
   asked.train.clip = 0;
-  SearchLimits in_backward = limits;
-  in_backward.allowed = [&limits](const EngineOptions& tried) {
-    return tried.offload.optimizer == Tier::kDevice && (!limits.allowed || limits.allowed(tried));
-  };
+  const SearchLimits in_backward = also(
+      limits, [](const EngineOptions& tried) { return tried.offload.optimizer == Tier::kDevice; });
   find_with("train.clip 0", planner, asked, question, in_backward, markedly_below(result), result);
 }
 

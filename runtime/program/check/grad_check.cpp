@@ -120,9 +120,10 @@ void GradCheck::reduce(const Op& op) {
   }
 }
 
-void GradCheck::need_reductions(int group) {
+// `to`: what the operation does to the gradients.
+void GradCheck::need_reductions(int group, const char* to) {
   for (const OpId reduction : reductions_[group]) {
-    if (!fault_.over(reduction)) fault_.fail("adds gradients that are on their way");
+    if (!fault_.over(reduction)) fault_.fail(to + std::string(" gradients that are on their way"));
   }
 }
 
@@ -130,7 +131,7 @@ void GradCheck::add_streams(int group) {
   if (apart_.erase(group) == 0 || unsent_.count(group) > 0) {
     fault_.fail("adds gradients too early");
   }
-  need_reductions(group);
+  need_reductions(group, "adds");
 }
 
 // Must come before the norm, once.
@@ -139,7 +140,7 @@ void GradCheck::add_replicas(int group) {
   if (normed_ || apart_.count(group) > 0 || unsent || !replicated_.insert(group).second) {
     fault_.fail("adds gradients of other ranks too early or too late");
   }
-  need_reductions(group);
+  need_reductions(group, "adds");
 }
 
 void GradCheck::gather(const Op& op) {
@@ -164,9 +165,7 @@ void GradCheck::update_in_backward(int group) {
                      unsent_.count(group) == 0 && apart_.count(group) == 0;
   const bool gathered = !program_.whole_groups || gathered_elems_[group] == shard_elems_[group];
   if (!whole || !gathered) fault_.fail("comes before the group's gradients are reduced");
-  for (const OpId reduction : reductions_[group]) {
-    if (!fault_.over(reduction)) fault_.fail("updates by gradients that are on their way");
-  }
+  need_reductions(group, "updates by");
 }
 
 void GradCheck::finish_step(const Op& op) {

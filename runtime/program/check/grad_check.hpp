@@ -34,7 +34,7 @@ class GradCheck {
   void finish_step(const Op& op);
   void update_in_backward(int group);
   void add_replicas(int group);
-  void need_reductions(int group);
+  void need_reductions(int group, const char* to);
   [[nodiscard]] const std::vector<BucketPiece>& pieces_of(const Op& op) const {
     return nth(program_.buckets, op.bucket);
   }

@@ -15,16 +15,16 @@ namespace sluice {
 //   slot_check. A buffer comes to life once and dies once, at a compute operation that knows that
 //   all users of the buffer have completed. Two living slots share no byte of an arena. Nothing is
 //   alive at the end. When an operation reads gathered parameters, the gather has completed and no
-//   release has been issued. grad_check. A reduction comes after every unit of the micro-batch has
-//   written the whole gradient. The gradient is written again only after the reduction has
-//   completed. Norm and update come after all reductions. An update in the backward comes after
-//   those of its group, and no later operation of the step uses the group. No group is updated
-//   twice. unit_check. Each unit runs once per
-//   micro-batch in each direction, after the source of its input. Micro-batches run in order, so
-//   sums have one order. Between stages, a message is received before its use and made before its
-//   send. Each micro-batch crosses once, in order. The gradients of weights follow a split
-//   backward. (pipeline_check.hpp checks all stages together.) At the end every operation is known
-//   to have completed, except transfers of states with the disk.
+//   release has been issued. No group is updated on the device while it is gathered. grad_check. A
+//   reduction comes after every unit of the micro-batch has written the whole gradient. The
+//   gradient is written again only after the reduction has completed. Norm and update come after
+//   all reductions. An update in the backward comes after those of its group, and no later
+//   operation of the step uses the group. No group is updated twice. unit_check. Each unit runs
+//   once per micro-batch in each direction, after the source of its input. Micro-batches run in
+//   order, so sums have one order. Between stages, a message is received before its use and made
+//   before its send. Each micro-batch crosses once, in order. The gradients of weights follow a
+//   split backward. (pipeline_check.hpp checks all stages together.) At the end every operation is
+//   known to have completed, except transfers of states with the disk.
 // Between tiers (tier_check):
 //   touches. No two operations that may overlap access the same buffer, shard element or input on
 //   NVMe if one of them writes.

@@ -6,6 +6,11 @@
 #include "base/index.hpp"
 
 namespace sluice {
+namespace {
+
+bool is_device_update(const Op& op) { return op.kind == OpKind::kUpdate && op.chunk < 0; }
+
+}  // namespace
 
 SlotCheck::SlotCheck(const Program& program, FirstFault& fault)
     : program_(program), fault_(fault), life_(program.buffers.size(), Life::kNotYet) {
@@ -31,7 +36,7 @@ void SlotCheck::begin(const Op& op) {
 
 // After the backward a GPU updates all other groups in the last of a row of updates.
 void SlotCheck::need_passing(const Op& op) {
-  const bool updates = op.kind == OpKind::kUpdate && op.chunk < 0;
+  const bool updates = is_device_update(op);
   const bool all = op.kind == OpKind::kNormAndScale || op.kind == OpKind::kAddReplicas ||
                    (updates && !op.in_backward);
   if (!all && !updates && op.writes.empty() && op.bucket < 0) return;
@@ -112,7 +117,7 @@ void SlotCheck::die(BufferId b) {
 }
 
 void SlotCheck::use(const Op& op) {
-  if (op.kind == OpKind::kUpdate && op.chunk < 0) {
+  if (is_device_update(op)) {
     const auto gather = gathered_.find(op.group);
     if (gather != gathered_.end() && gather->second >= 0 && !fault_.over(gather->second)) {
       fault_.fail("updates parameters that are being gathered");

@@ -101,26 +101,22 @@ TEST(PassGradients, UpdatesInTheBackwardMakeRoom) {
   }
 }
 
-// A table that the first and the last unit read has gradients in the whole backward.
-TEST(PassGradients, TiedTablesKeepTheirRows) {
-  StepShape shape = gpu_shape(1, 1, kMuch);
-  shape.recompute = shape.updates_in_backward = true;
-  shape.units.back().groups.push_back(0);
-  pass_gradients(shape);
-  EXPECT_TRUE(shape.updates_in_backward);
-  EXPECT_EQ(shape.groups.front().passing_gradient_bytes, 0);
-  EXPECT_GT(shape.groups.back().passing_gradient_bytes, 0);
-}
-
-// Those of replicas, such as a tied table of a pipeline, wait for the norm.
-TEST(PassGradients, TablesOfReplicasKeepTheirRows) {
-  StepShape shape = gpu_shape(1, 1, kMuch);
-  shape.recompute = shape.updates_in_backward = true;
-  shape.groups.back().add_replicas = true;
-  pass_gradients(shape);
-  EXPECT_TRUE(shape.updates_in_backward);
-  EXPECT_GT(shape.groups.front().passing_gradient_bytes, 0);
-  EXPECT_EQ(shape.groups.back().passing_gradient_bytes, 0);
+// Gradients of a table that the first and the last unit read exist in the whole backward. Those of
+// replicas, such as a tied table of a pipeline, wait for the norm.
+TEST(PassGradients, TiedTablesAndThoseOfReplicasKeepTheirRows) {
+  for (const bool tied : {true, false}) {
+    SCOPED_TRACE(tied);
+    StepShape shape = gpu_shape(1, 1, kMuch);
+    shape.recompute = shape.updates_in_backward = true;
+    GroupShape& keeps = tied ? shape.groups.front() : shape.groups.back();
+    GroupShape& passes = tied ? shape.groups.back() : shape.groups.front();
+    if (tied) shape.units.back().groups.push_back(0);
+    keeps.add_replicas = !tied;
+    pass_gradients(shape);
+    EXPECT_TRUE(shape.updates_in_backward);
+    EXPECT_EQ(keeps.passing_gradient_bytes, 0);
+    EXPECT_GT(passes.passing_gradient_bytes, 0);
+  }
 }
 
 TEST(PassGradients, MicroBatchesPassInLayerOrderAlone) {
