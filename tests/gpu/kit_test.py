@@ -25,7 +25,7 @@ class TestKit(unittest.TestCase):
         self.addCleanup(self.scratch.cleanup)
         self.folder = pathlib.Path(self.scratch.name)
 
-    def unpacked(self, words="", code=0):
+    def unpacked(self, words="", code=0, only=()):
         """The kit of a `program` that says `words`, with a site folder of PyTorch that lacks everything but names."""
         site = self.folder / "site"
         for name in ("torch/lib", "nvidia/cu13/lib", "nvidia/nccl/lib"):
@@ -40,7 +40,7 @@ class TestKit(unittest.TestCase):
         self.addCleanup(sys.path.remove, str(site))
         before, programs.HERE = programs.HERE, self.folder
         self.addCleanup(setattr, programs, "HERE", before)
-        return programs.Kit(argparse.Namespace(out=self.folder / "out", backend="auto", build=None, jobs=1, seconds=600))
+        return programs.Kit(argparse.Namespace(out=self.folder / "out", backend="auto", build=None, jobs=1, seconds=600, only=list(only)))
 
     def step(self, kit, name):
         """(failed, its log) of a step."""
@@ -55,7 +55,7 @@ class TestKit(unittest.TestCase):
 
     def test_what_does_not_fit_the_card_is_left_out(self):
         kit = self.unpacked("GPU 0: a step needs 38.0 GiB a rank, 15.0 GiB more than the 23.0 GiB that are free on the card.", 3)
-        for name, runs in (("memory", 4), ("speed", len(run_kit.SPEED)), ("big", 1)):
+        for name, runs in (("memory", 4), ("speed", len(programs.SPEED)), ("big", 1)):
             failed, log = self.step(kit, name)
             self.assertFalse(failed, log)
             self.assertGreaterEqual(log.count("does not fit this machine"), runs, log)
@@ -70,6 +70,21 @@ class TestKit(unittest.TestCase):
         failed, log = self.step(self.unpacked("memory.host: the ranks of a host need 106 GiB of its memory, and here are 60 GiB free", 3), "big")
         self.assertFalse(failed, log)
         self.assertEqual(log.count("does not fit this machine"), 7, log)
+
+    def test_only_leaves_out_other_runs(self):
+        kit = self.unpacked("memory.host: the ranks of a host need 106 GiB of its memory, and here are 60 GiB free", 3, ["8b-layer", "1558m-in"])
+        for name, runs in (("big", 3), ("memory", 1)):
+            failed, log = self.step(kit, name)
+            self.assertFalse(failed, log)
+            self.assertEqual(log.count("does not fit this machine"), runs, log)
+
+    def test_only_without_a_run_fails(self):
+        kit = self.unpacked(only=["9b"])
+        for name in ("parity", "nccl", "big"):
+            failed, log = self.step(kit, name)
+            self.assertTrue(failed, log)
+            self.assertIn("no run has a text of --only in its name: 9b", log)
+        self.assertIn("there is no sluice_test_cuda_kernels", self.step(kit, "kernels")[1])
 
     def test_a_fault_of_the_kit_fails_its_step_alone(self):
         failed, log = self.step(self.unpacked("no object of JSON", 0), "big")  # and no file of a run

@@ -4,7 +4,7 @@
 Usage: make_kit.py [--build FOLDER] OUT
 
 OUT gets kit.tar.xz (the program, its CUDA module, the tests that want a GPU, the shared libraries that such a machine lacks),
-run_kit.py with programs.py, and peers/, which trains PyTorch, FSDP2 and DeepSpeed beside.  Nothing is compiled on the other machine.  Build first:
+run_kit.py with its modules, and peers/, which trains PyTorch, FSDP2 and DeepSpeed beside.  Nothing is compiled on the other machine.  Build first:
 
     ./sluice build sluice_cli sluice_test_cuda_kernels sluice_test_engine_gpu_tiers sluice_test_engine_device_access \\
         sluice_test_runtime_doctor sluice_test_parallel
@@ -22,6 +22,7 @@ from programs import build_kernel_times
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent.parent
+SCRIPTS = ("run_kit.py", "correctness.py", "measurements.py", "programs.py", "results.py", "kernel_table.py", "lanes.py")
 TESTS = ("cuda_kernels", "engine_gpu_tiers", "engine_device_access", "runtime_doctor", "parallel")
 
 # What PyTorch's wheels bring, and what every system with glibc and a C++ runtime has.
@@ -102,7 +103,7 @@ def main():
         with tarfile.open(args.out / "kit.tar.xz", "w:xz") as archive:
             archive.add(stage, ".")
         libraries = sorted(path.name for path in stage.glob("lib/*"))
-    for script in ("run_kit.py", "programs.py", "kernel_table.py", "lanes.py"):
+    for script in SCRIPTS:
         shutil.copy(HERE / script, args.out)
     shutil.copytree(HERE.parent / "peers", args.out / "peers", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     size = (args.out / "kit.tar.xz").stat().st_size

@@ -29,6 +29,7 @@ MODELS = {
            "seq": 4096, "tie_embeddings": False},
 }
 
+TINY = {"train.steps": 3 if EMULATED else 12, "train.micro_batch": 4, "train.global_batch": 8, "train.dtype": "fp32"}
 LARGE = {"train.steps": 6, "train.micro_batch": 8, "train.dtype": "bf16"}
 ON_HOST = {"zero.stage": 3, "offload.optimizer": "host", "offload.gradients": "host", "offload.parameters": "host"}
 OPTIMIZER_ON_HOST = {"zero.stage": 2, "offload.optimizer": "host"}
@@ -38,6 +39,8 @@ SPEED = {  # run: model, settings
     "speed-1558m-32k": ("1558m", {"train.micro_batch": 16, "train.global_batch": 32}), "speed-1558m-32": ("1558m", {"train.micro_batch": 32}),
     "speed-1b": ("1b", {}), "speed-1b-32k": ("1b", {"train.global_batch": 32}),
     "speed-3b": ("3b", {}), "speed-3b-32k": ("3b", {"train.global_batch": 32}),
+    "speed-1558m-24g-bf16-moments": ("1558m", {"train.micro_batch": 1, "train.global_batch": 8, "offload.states_dtype": "bf16"}),
+    "speed-1558m-24g-in-backward": ("1558m", {"train.clip": 0, "recompute.mode": "full"}),
     "speed-345m-host": ("345m", OPTIMIZER_ON_HOST), "speed-1558m-host": ("1558m", OPTIMIZER_ON_HOST),
 }
 # The runs that have peers, those first that say most.
@@ -59,6 +62,10 @@ PEERS = {
 PRICED = {"cudnn": {"train.attention": "cudnn"}, "deterministic": {"train.deterministic": True}, "fp8": {"train.matmul": "fp8"},
           "bf16-moments": {"offload.states_dtype": "bf16"}}
 PRICED_RUNS = ("speed-345m", "speed-1558m-4", "speed-1b")
+
+# A clip that no norm reaches, and the environment in which gradients pass and groups are updated in the backward at any size.
+NEVER_CLIPPED = 1e9
+PASSING = {"SLUICE_FAILPOINTS": "plan.passing_gradients:nan"}
 
 # Exit code and words of a run that is refused before its first step, by a rank or by the launcher.
 DOES_NOT_FIT, TOO_SMALL = 3, ("that are free on the card", " of the card.", "memory.host: the ranks of a host need ")
@@ -118,6 +125,7 @@ class Kit:
     def __init__(self, args):
         self.work = args.out / "work"
         self.backend, self.jobs = args.backend, args.jobs
+        self.only, self.left_out, self.wanted = args.only, 0, 0  # --only, and the runs of the step that it leaves out and keeps
         self.deadline = time.monotonic() + args.seconds
         self.work.mkdir(parents=True, exist_ok=True)
         self.write_text()
@@ -153,6 +161,12 @@ class Kit:
         self.sluice, self.kernel_times = folder / "bin/sluice", folder / "bin/libkernel_times.so"
         self.tests = {path.name.removeprefix("sluice_test_"): path for path in (folder / "bin").glob("sluice_test_*")}
 
+    def wants(self, run):
+        """Whether --only keeps the run."""
+        wanted = not self.only or any(text in run for text in self.only)
+        self.wanted, self.left_out = self.wanted + wanted, self.left_out + (not wanted)
+        return wanted
+
     def call(self, command, seconds=120, env=None, codes=(0,)):
         """A command's output; it goes to the step's log too."""
         command = [str(part) for part in command]
@@ -170,8 +184,9 @@ class Kit:
             raise Failed(f"{command[0]} cannot be started: {error.strerror}; install it") from error
         print(shown + done.stdout)
         if done.returncode not in codes:
-            if done.returncode == DOES_NOT_FIT and any(words in done.stdout for words in TOO_SMALL):
-                raise TooLarge(f"{pathlib.Path(command[-1]).stem} does not fit this machine, and was not run: {last_line(done.stdout)}")
+            refusals = [line for line in done.stdout.splitlines() if any(words in line for words in TOO_SMALL)]
+            if done.returncode == DOES_NOT_FIT and refusals:
+                raise TooLarge(f"{pathlib.Path(command[-1]).stem} does not fit this machine, and was not run: {refusals[0].strip()}")
             raise Failed(f"{' '.join(command[:4])} ended with {done.returncode}: {last_line(done.stdout)}")
         return done.stdout
 
