@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "runtime/plan/search/bounds.hpp"
 #include "runtime/plan/search/evaluator.hpp"
+#include "runtime/plan/search/ranking.hpp"
 #include "runtime/plan/search/spare_room.hpp"
 
 namespace sluice {
@@ -343,8 +344,7 @@ class Search {
       std::iter_swap(all.begin(), std::ranges::min_element(all, {}, missing));
       all.erase(all.begin() + 1, all.end());
     }
-    std::ranges::stable_sort(all, {}, [](const Suggestion& s) { return s.plan.time.step_s; });
-    if (all.size() > most) all.erase(all.begin() + static_cast<std::ptrdiff_t>(most), all.end());
+    keep_best(all, limits_.most);
   }
 
   Planner& planner_;
@@ -383,11 +383,7 @@ SearchResult suggest_for_gpus(Planner& planner, const PlanQuestion& question, Se
     s.set = differences(question.options, s.options);
     result.suggestions.push_back(std::move(s));
   }
-  std::ranges::stable_sort(result.suggestions, {},
-                           [](const Suggestion& s) { return s.plan.time.step_s; });
-  if (std::ssize(result.suggestions) > limits.most) {
-    result.suggestions.resize(static_cast<std::size_t>(limits.most));
-  }
+  keep_best(result.suggestions, limits.most);
   return result;
 }
 
