@@ -109,9 +109,9 @@ class TierStore {
   void check_range(int g, std::int64_t begin, std::int64_t elems) const;
 
   const StepShape& shape_;
+  HostBlock arena_;  // declared before store_, whose requests in flight use the arena
   ShardStore store_;
   TierCopies copies_;
-  HostBlock arena_;
   HostBlock step_program_;
   std::vector<OffDeviceGroup> groups_;
   std::unique_ptr<ChunkUpdates> updates_;

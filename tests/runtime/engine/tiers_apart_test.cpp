@@ -3,11 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "offload/io_backend.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/plan/plan_text.hpp"
 #include "tests/runtime/engine/apart_device.hpp"
@@ -165,6 +174,7 @@ class CountedPages final : public PageSource {
     void* memory = pages_->map(bytes);
     const std::lock_guard lock(mutex_);
     mapped_.insert(memory);
+    most_ = std::max(most_, mapped_.size());
     return memory;
   }
   void unmap(void* memory, std::int64_t bytes) noexcept override {
@@ -176,12 +186,58 @@ class CountedPages final : public PageSource {
   }
   [[nodiscard]] const char* name() const override { return "counted"; }
   [[nodiscard]] std::size_t mapped() const { return mapped_.size(); }
+  [[nodiscard]] std::size_t most() const { return most_; }
 
  private:
   const std::shared_ptr<PageSource> pages_ = make_page_source();
   std::mutex mutex_;
   std::set<void*> mapped_;
+  std::size_t most_ = 0;
 };
+
+// Tells of its end. A store ends its backend when all its requests have ended.
+class EndingBackend final : public IoBackend {
+ public:
+  EndingBackend(std::unique_ptr<IoBackend> inner, std::function<void()> ends)
+      : inner_(std::move(inner)), ends_(std::move(ends)) {}
+  ~EndingBackend() override { ends_(); }
+
+  [[nodiscard]] std::string name() const override { return inner_->name(); }
+  void use_files(std::span<const int> descriptors) override { inner_->use_files(descriptors); }
+  void use_memory(std::span<const IoMemory> ranges) override { inner_->use_memory(ranges); }
+  void submit(const IoTransfer& transfer) override { inner_->submit(transfer); }
+  void flush() override { inner_->flush(); }
+  void wait(std::vector<IoCompletion>& completions, std::int64_t timeout_ms) override {
+    inner_->wait(completions, timeout_ms);
+  }
+  void wake() noexcept override { inner_->wake(); }
+
+ private:
+  const std::unique_ptr<IoBackend> inner_;
+  const std::function<void()> ends_;
+};
+
+// A failed step leaves requests to the drive behind. The store waits for them when it ends.
+TEST(TiersApart, NoPageGoesBeforeTheRequestsOnIt) {
+  const TemporaryFolder folder;
+  EngineOptions options = tier_options(DType::kFloat32, 1);
+  options.dp = 1;
+  options.train.global_batch = options.train.micro_batch;
+  options.zero.stage = 3;
+  options.recompute.mode = RecomputeMode::kFull;
+  place(options, {Tier::kNvme, Tier::kNvme, Tier::kNvme, Tier::kNvme});
+  options.offload.nvme_path = {folder.path().string()};
+  const auto pages = std::make_shared<CountedPages>();
+  options.tiers.dma_pages = pages;
+  std::vector<std::size_t> mapped;
+  options.tiers.nvme.wrap_backend = [&](std::unique_ptr<IoBackend> inner) {
+    return std::make_unique<EndingBackend>(std::move(inner),
+                                           [&] { mapped.push_back(pages->mapped()); });
+  };
+  (void)train_world(options, 2, Wire::kLocal);
+  EXPECT_GE(pages->most(), 2U);
+  EXPECT_EQ(mapped, std::vector<std::size_t>{pages->most()});
+}
 
 std::string failure_of(EngineOptions options, const ApartFaults& faults, std::size_t* left) {
   const auto pages = std::make_shared<CountedPages>();
