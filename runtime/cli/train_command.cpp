@@ -118,12 +118,12 @@ Destination destination(const TrainCommand& command, const RunConfig& run) {
 }
 
 // Arguments for starting the ranks of this host.
-LaunchRequest launch_request(const TrainCommand& command, const LoadedConfig& config) {
+LaunchRequest launch_request(const TrainCommand& command, const LoadedConfig& config, int world) {
   LaunchRequest request;
   request.argv = command.argv;
   request.output_dir = config.run.output.dir;
   request.threads = config.run.launch.threads;
-  prepare_saving(config, command.resume, request);
+  prepare_saving(config, command.resume, world, request);
   return request;
 }
 
@@ -140,7 +140,7 @@ void end_trackers(const RunConfig& run, int exit_code) {
 
 int start_ranks(const TrainCommand& command, const LoadedConfig& config, const Destination& to,
                 const Argv& argv) {
-  LaunchRequest request = launch_request(command, config);
+  LaunchRequest request = launch_request(command, config, to.world);
   std::function<LaunchResult(const Argv&)> run;
   if (to.hosts.empty()) {
     const bool threads = config.run.launch.backend == Backend::kLocal;
@@ -308,7 +308,7 @@ int launch(const TrainCommand& command) {
 int run_agent(const TrainCommand& command, const AgentPlace& place) {
   try {
     const LoadedConfig config = load_config(command.config, command.overrides);
-    LaunchRequest request = launch_request(command, config);
+    LaunchRequest request = launch_request(command, config, place.world);
     request.agent = place;
     const char* master = std::getenv("MASTER_ADDR");
     const char* port = std::getenv("MASTER_PORT");

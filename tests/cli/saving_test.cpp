@@ -8,6 +8,7 @@
 
 #include "tests/cli/rank_processes.hpp"
 #include "tests/cli/resume_runs.hpp"
+#include "tests/cli/tier_runs.hpp"
 
 namespace sluice::testing {
 namespace {
@@ -134,6 +135,21 @@ TEST_F(Resume, TerminationOfOneRankIsAStopOfAll) {
       << stopped.output;
   EXPECT_EQ(stopped.output.find("failed"), std::string::npos) << stopped.output;
   EXPECT_EQ(complete("run").size(), 1U) << stopped.output;
+}
+
+// The launcher waits longer than the 10 s of a run that keeps nothing.
+TEST_F(Resume, AStopLeavesTimeToCommitAnImage) {
+  const std::string sets = everything_on("nvme") +
+                           " --set offload.image=true --set checkpoint.at_end=false"
+                           " --set checkpoint.every=0";
+  auto run = std::async(std::launch::async, [&] {
+    return train("run", sets, {{"SLUICE_FAILPOINTS", "engine.step@3:delay=11000"}});
+  });
+  const Finished stopped = during(
+      std::move(run), [&] { return scratch_.metrics("run").size() >= 2; },
+      [&] { signal_launcher(scratch_, "run", SIGTERM); });
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
+  EXPECT_NE(stopped.output.find("kept in offload.nvme_path"), std::string::npos) << stopped.output;
 }
 
 // Who starts the run again by its exit code is not to take this for a stop that saved.

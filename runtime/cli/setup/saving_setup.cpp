@@ -273,9 +273,15 @@ std::optional<MatmulType> resumed_matmul(const LoadedConfig& config, const std::
   }
 }
 
-void prepare_saving(const LoadedConfig& config, const std::string& resume, LaunchRequest& request) {
-  if (!saving_options(config, resume).on) return;
-  request.stop_grace = std::max(request.stop_grace, launch_timeout(config.run));
+void prepare_saving(const LoadedConfig& config, const std::string& resume, int world,
+                    LaunchRequest& request) {
+  constexpr std::int64_t kSlowDiskBytesPerMs = 50'000;
+  const bool saves = saving_options(config, resume).on;
+  if (!saves && !config.run.offload.image) return;
+  const std::int64_t bytes = checkpoint_bytes(config.run, {.world = world});
+  request.stop_grace = std::max(request.stop_grace, launch_timeout(config.run)) +
+                       std::chrono::milliseconds(bytes / kSlowDiskBytesPerMs);
+  if (!saves) return;
   // An agent's launcher on this host has said already when the run began.
   const auto begun =
       std::chrono::duration_cast<std::chrono::nanoseconds>(started().time_since_epoch());

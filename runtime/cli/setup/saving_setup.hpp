@@ -57,7 +57,9 @@ void check_folders_free(const LoadedConfig& config, const std::string& resume);
 [[nodiscard]] std::optional<MatmulType> resumed_matmul(const LoadedConfig& config,
                                                        const std::string& resume);
 
-// Gives a saving run launch.timeout for its last save after a stop, and starts its time limit.
-void prepare_saving(const LoadedConfig& config, const std::string& resume, LaunchRequest& request);
+// Gives a run that saves, or keeps an image, time for it after a stop: launch.timeout, and the time
+// of a slow disk for a checkpoint. Starts the time limit of a run that saves. `world`: all ranks.
+void prepare_saving(const LoadedConfig& config, const std::string& resume, int world,
+                    LaunchRequest& request);
 
 }  // namespace sluice
