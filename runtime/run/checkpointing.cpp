@@ -272,8 +272,12 @@ void Checkpointing::conclude(const std::string& error) {
   memory_.free_staging();
   failure_ = error;
   succeeded_ = error.empty();
-  if (succeeded_) save_seconds_ = seconds_since(newest_.began);
-  if (!succeeded_) last_step_ = -1;
+  if (succeeded_) {
+    save_seconds_ = seconds_since(newest_.began);
+    path_ = newest_.target.path();
+  } else {
+    last_step_ = -1;
+  }
   if (comm_.rank() != 0) return;
   const std::string step = "checkpoint of step " + std::to_string(newest_.run.step);
   if (!succeeded_) {

@@ -66,10 +66,8 @@ class Checkpointing {
   // Why the last save failed, equal on every rank; empty: the save did not fail.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
-  // Path of the newest save that began; empty: none did.
-  [[nodiscard]] std::string path() const {
-    return newest_.target.name.empty() ? "" : newest_.target.path();
-  }
+  // Path of the newest complete save; empty: none is.
+  [[nodiscard]] const std::string& path() const { return path_; }
 
   // Names of unreadable checkpoints, which do not count towards checkpoint.keep.
   void set_known_bad(std::vector<std::string> names) { known_bad_ = std::move(names); }
@@ -116,6 +114,7 @@ class Checkpointing {
   Save newest_;  // under way, unless the phase is idle
   bool succeeded_ = true;
   std::string failure_;
+  std::string path_;
   std::vector<std::string> known_bad_;
   std::int64_t last_step_ = -1;
   double stall_ms_ = 0;

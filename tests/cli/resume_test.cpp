@@ -2,6 +2,7 @@
 // of space and started again.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "tests/cli/resume_runs.hpp"
@@ -324,6 +325,24 @@ TEST_F(Resume, AFullDiskIsReportedAndTheRunGoesOn) {
     EXPECT_EQ(complete("run"), (std::vector<std::string>{"step-00000008", "step-00000010"}));
     fs::remove_all(scratch_.path("run"));
   }
+}
+
+// The end names no checkpoint that is not there.
+TEST_F(Resume, ASaveThatFailedIsNotNamedAtTheEnd) {
+  const std::string one = "--set checkpoint.every=8 --set checkpoint.at_end=false";
+  const Finished failed =
+      train("run", one, {{"SLUICE_FAILPOINTS", "checkpoint.write.enospc@1:rank=1:error"}});
+  EXPECT_EQ(failed.exit_code, 0) << failed.output;
+  const auto names = [](const Finished& run) {
+    const std::vector<std::string> lines = run.lines();
+    return std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+      return line.find("checkpoint of step") == std::string::npos &&
+             line.find("step-00000008") != std::string::npos;
+    });
+  };
+  EXPECT_FALSE(names(failed)) << failed.output;
+  EXPECT_EQ(complete("run"), std::vector<std::string>());
+  EXPECT_TRUE(names(train("other", one)));
 }
 
 // SIGKILL at the n-th call into the file system of a rank, wherever that is: whatever was complete
