@@ -79,8 +79,8 @@ class Checkpointing {
   }
   // How long steps waited for the last save, with the wait for the save before it; and how long the
   // last successful save took. 0: none.
-  [[nodiscard]] double stall_ms() const { return stall_ms_; }
-  [[nodiscard]] double save_seconds() const { return save_seconds_; }
+  [[nodiscard]] double stall_ms() const { return took_.stall_ms; }
+  [[nodiscard]] double save_seconds() const { return took_.save_seconds; }
   [[nodiscard]] std::int64_t host_bytes() const { return memory_.used_bytes(); }
 
  private:
@@ -117,8 +117,9 @@ class Checkpointing {
   std::string path_;
   std::vector<std::string> known_bad_;
   std::int64_t last_step_ = -1;
-  double stall_ms_ = 0;
-  double save_seconds_ = 0;
+  struct {
+    double stall_ms = 0, save_seconds = 0;
+  } took_;
 
   // Declared last: the thread of part_ uses the other members.
   std::atomic<bool> ending_{false};
