@@ -8,6 +8,7 @@
 #include "runtime/engine/multiplied_in.hpp"
 #include "runtime/engine/rank_part.hpp"
 #include "runtime/plan/nccl_memory.hpp"
+#include "runtime/plan/passing_gradients.hpp"
 #include "runtime/plan/search/bounds.hpp"
 #include "runtime/plan/unit_seconds.hpp"
 #include "runtime/program/model/pipeline_time.hpp"
@@ -283,9 +284,10 @@ LaneSeconds hiding_tokens(const StepShape& shape, const Rates& rates,
   const auto busy_with = [&](int micro_batches) {
     StepShape other = shape;
     other.micro_batches = micro_batches;
-    // Of several micro-batches, gradients may not pass. No time depends on it.
-    other.updates_in_backward = false;
-    for (GroupShape& group : other.groups) group.passing_gradient_bytes = 0;
+    // Of several micro-batches gradients may not pass, which changes no time, and in micro order
+    // they are stored in fp32.
+    pass_gradients(other);
+    if (!other.layer_major) other.placement.gradients_dtype = DType::kFloat32;
     const Program program = write_train_step(other);
     return schedule(program, op_seconds(program, other, rates), rates.disk_duplex).busy;
   };

@@ -95,6 +95,19 @@ TEST(Planner, TokensThatHideALaneOfAPlanWhoseGradientsPass) {
   arm_failpoints("");
 }
 
+// Nor may bf16 gradients off the device be stored in micro order.
+TEST(Planner, TokensThatHideALaneOfAPlanWithNarrowGradients) {
+  Planner planner(named_profile("h100-sxm"));
+  EngineOptions options = small_options();
+  options.train.dtype = DType::kBFloat16;
+  options.train.global_batch = options.train.micro_batch * options.dp;
+  options.zero.stage = 2;
+  options.offload.optimizer = options.offload.gradients = Tier::kHost;
+  options.offload.gradients_dtype = DType::kBFloat16;
+  const RunPlan plan = planner.plan({options, {}});
+  EXPECT_NO_THROW((void)hiding_tokens(plan.shape, planner.rates(options), 64));
+}
+
 TEST(Planner, CachedShapesAreThoseOfTheEngine) {
   Planner planner(named_profile("h100-sxm"));
   int compared = 0;
