@@ -23,25 +23,44 @@ int few_micro_batches(const StepShape& shape) {
   return std::min(shape.micro_batches, 4 * shape.pipeline.stages);
 }
 
+Program write_with(const StepShape& shape, StepKind kind, HeadScratch scratch) {
+  return write_step(shape, {kind, scratch});
+}
+
+std::int64_t device_peak(const Program& program) { return add_up(program, Tier::kDevice).peak(); }
+
+// Kept tensors leave the device while the forward goes on.
+bool kept_tensors_leave(const StepShape& shape) {
+  return shape.placement.activations != Tier::kDevice && !shape.recompute;
+}
+
+// Whether the head's scratch finds a hole in the memory that the step has by plan. Kept tensors
+// that leave the device free memory on both sides of those that are still there, so the hole is
+// certain only if the step has room for the scratch twice. `taken`: the step of the shape.
+bool finds_hole(StepShape shape, StepKind kind, const Program& taken) {
+  if (!kept_tensors_leave(shape)) return true;
+  shape.units.back().memory.scratch *= 2;
+  return device_peak(write_with(shape, kind, HeadScratch::kTaken)) <= device_peak(taken);
+}
+
 // A GPU's scratch has many rows. Without slots of the same size beside it in the arena it is taken
 // only while the head runs, so that a backward's temporaries use the memory too. Where both forms
 // have one peak, that memory lets large temporaries find a hole. On the host the scratch is small,
 // and a slot costs no pages that the system has to make again.
 Program write_smaller(const StepShape& shape, StepKind kind) {
-  const auto write = [kind](const StepShape& of, HeadScratch scratch) {
-    return write_step(of, {kind, scratch});
-  };
-  if (!shape.on_gpu) return write(shape, HeadScratch::kSlot);
+  if (!shape.on_gpu) return write_with(shape, kind, HeadScratch::kSlot);
   // An evaluation beside training has the arena of the training.
-  if (kind == StepKind::kEvaluate && !shape.frozen) return write(shape, HeadScratch::kTaken);
-  const auto peak = [](const Program& program) { return add_up(program, Tier::kDevice).peak(); };
+  const StepKind deciding = shape.frozen ? StepKind::kEvaluate : StepKind::kTrain;
+  if (kind != deciding && !kept_tensors_leave(shape)) {
+    return write_with(shape, kind, HeadScratch::kTaken);
+  }
   StepShape few = shape;
   few.micro_batches = few_micro_batches(shape);
-  Program taken = write(few, HeadScratch::kTaken);
-  Program slot = write(few, HeadScratch::kSlot);
-  const bool takes = peak(taken) <= peak(slot);
-  if (few.micro_batches == shape.micro_batches) return takes ? taken : slot;
-  return write(shape, takes ? HeadScratch::kTaken : HeadScratch::kSlot);
+  Program taken = write_with(few, deciding, HeadScratch::kTaken);
+  Program slot = write_with(few, deciding, HeadScratch::kSlot);
+  const bool takes = device_peak(taken) <= device_peak(slot) && finds_hole(few, deciding, taken);
+  if (kind == deciding && few.micro_batches == shape.micro_batches) return takes ? taken : slot;
+  return write_with(shape, kind, takes ? HeadScratch::kTaken : HeadScratch::kSlot);
 }
 
 // Second places on the host have the room that the budget leaves. The operations of speculative
