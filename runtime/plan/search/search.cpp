@@ -15,9 +15,6 @@
 namespace sluice {
 namespace {
 
-// A plan that saves less than a hundredth of a step is no reason to take more memory.
-constexpr double kWorthwhile = 0.99;
-
 // refine() makes plans faster, but hardly one that takes so many times as long: the host then
 // updates during the whole step, where it did so during the forward alone.
 constexpr double kNear = 1.5;
@@ -47,10 +44,6 @@ Candidate with_host_fraction(const Found& found) {
   Candidate candidate = *found.candidate;
   candidate.options.offload.host_fraction = found.host_fraction;
   return candidate;
-}
-
-std::int64_t samples_of_step(const EngineOptions& options) {
-  return options.train.micro_batch * options.dp * micro_batches_of(options);
 }
 
 // Of plans that are alike, such as those of several stages for one rank, the one with the fewest
@@ -363,28 +356,8 @@ class Search {
 
 }  // namespace
 
-SearchResult suggest(Planner& planner, const PlanQuestion& question, const SearchLimits& limits) {
+SearchResult search(Planner& planner, const PlanQuestion& question, const SearchLimits& limits) {
   return Search(planner, question, limits).run();
-}
-
-SearchResult suggest_for_gpus(Planner& planner, const PlanQuestion& question, SearchLimits limits) {
-  limits.offload = false;
-  SearchResult result = suggest(planner, question, limits);
-  limits.offload = true;
-  if (!result.any_fits) return suggest(planner, question, limits);
-  limits.meshes = false;
-  SearchResult placed =
-      suggest(planner, {result.suggestions.front().options, question.budgets}, limits);
-  result.candidates += placed.candidates;
-  result.evaluated += placed.evaluated;
-  const double longest = kWorthwhile * result.suggestions.front().plan.time.step_s;
-  for (Suggestion& s : placed.suggestions) {
-    if (s.options.offload.optimizer == Tier::kDevice || s.plan.time.step_s > longest) continue;
-    s.set = differences(question.options, s.options);
-    result.suggestions.push_back(std::move(s));
-  }
-  keep_best(result.suggestions, limits.most);
-  return result;
 }
 
 }  // namespace sluice

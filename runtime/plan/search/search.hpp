@@ -52,6 +52,14 @@ struct SearchResult {
   int evaluated = 0;
 };
 
+// A plan that saves less than a hundredth of a step is no reason to take more memory.
+inline constexpr double kWorthwhile = 0.99;
+
+// One search over all meshes of the limits.
+[[nodiscard]] SearchResult search(Planner& planner, const PlanQuestion& question,
+                                  const SearchLimits& limits);
+
+// The best of searches over all meshes, over the configured mesh, and over data-parallel ranks.
 [[nodiscard]] SearchResult suggest(Planner& planner, const PlanQuestion& question,
                                    const SearchLimits& limits = {});
 

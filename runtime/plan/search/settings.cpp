@@ -144,6 +144,10 @@ std::vector<Setting> differences(const EngineOptions& from, const EngineOptions&
   return set;
 }
 
+std::int64_t samples_of_step(const EngineOptions& options) {
+  return options.train.micro_batch * options.dp * micro_batches_of(options);
+}
+
 void set_mesh(EngineOptions& options, const ParallelOptions& mesh) {
   const int world = world_of(options);
   options.parallel = mesh;

@@ -58,6 +58,8 @@ struct MeshQuestion {
 [[nodiscard]] std::vector<std::int64_t> list_micro_batches(std::int64_t samples_of_rank,
                                                            std::int64_t configured,
                                                            std::int64_t most);
+// Samples of a step of all ranks.
+[[nodiscard]] std::int64_t samples_of_step(const EngineOptions& options);
 // Sets the mesh and, for the same number of ranks, the data-parallel ranks.
 void set_mesh(EngineOptions& options, const ParallelOptions& mesh);
 

@@ -168,5 +168,33 @@ TEST(MeshSearch, WhereOnlyAMeshFits) {
   }
 }
 
+// Pipelines with states off the device have low bounds. They would leave no evaluation to others.
+TEST(MeshSearch, ConfiguredMeshAndDataRanksHaveEvaluationsOfTheirOwn) {
+  Planner planner(without_nccl());
+  PlanQuestion question = question_of(2);
+  question.budgets.device = planner.plan(question).peak(Tier::kDevice) * 6 / 10;
+  SearchLimits limits = wide();
+  limits.offload = true;
+  limits.evaluations = 12;
+  SearchLimits own = limits;
+  own.meshes = false;
+  const SearchResult best = suggest(planner, question, own);
+  ASSERT_TRUE(best.any_fits);
+  const double step_s = best.suggestions.front().plan.time.step_s;
+  const SearchResult all = search(planner, question, limits);
+  EXPECT_TRUE(!all.any_fits || all.suggestions.front().plan.time.step_s > step_s);
+  for (const bool staged : {false, true}) {
+    EngineOptions& options = question.options;
+    if (staged) set_mesh(options, {.pipeline = 2});
+    if (staged) options.train.micro_batch = 4;
+    const SearchResult found = suggest(planner, question, limits);
+    ASSERT_TRUE(found.any_fits) << staged;
+    EXPECT_LE(found.suggestions.front().plan.time.step_s, step_s * (1 + 1e-9)) << staged;
+    for (const Suggestion& s : found.suggestions) {
+      EXPECT_EQ(s.set, differences(options, s.options)) << staged;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice
