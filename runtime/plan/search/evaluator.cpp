@@ -1,5 +1,6 @@
 #include "runtime/plan/search/evaluator.hpp"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace sluice {
@@ -13,6 +14,16 @@ void draw_out(const MemoryPlan& before, double rest, MemoryPlan& memory) {
     } else {
       memory.tiers[t].peak = before.tiers[t].peak;
     }
+  }
+}
+
+// A lane's work grows with every micro-batch, also where the first few run beside longer work of
+// another lane, so that the step does not grow yet.
+void draw_out(const TimeReport& before, double rest, TimeReport& time) {
+  time.step_s += rest * (time.step_s - before.step_s);
+  for (std::size_t lane = 0; lane < time.busy.size(); ++lane) {
+    time.busy[lane] += rest * (time.busy[lane] - before.busy[lane]);
+    time.step_s = std::max(time.step_s, time.busy[lane]);
   }
 }
 
@@ -32,7 +43,7 @@ RunPlan Evaluator::evaluate(const EngineOptions& options) {
   const RunPlan before = plan(with_micro_batches(options, few));
   RunPlan drawn = plan(with_micro_batches(options, more));
   const auto rest = static_cast<double>(micro_batches - more) / static_cast<double>(more - few);
-  drawn.time.step_s += rest * (drawn.time.step_s - before.time.step_s);
+  draw_out(before.time, rest, drawn.time);
   // In micro order further micro-batches need no memory; arena slots may get other offsets.
   const bool grows = options.train.accumulation_order == AccumulationOrder::kLayer ||
                      (stages > 1 && options.parallel.schedule == PipelineSchedule::kGpipe);
