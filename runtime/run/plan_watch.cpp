@@ -85,13 +85,16 @@ OtherPeaks other_peaks(std::span<const double> all, double tolerance) {
       if (peak.measured > fullest.measured) fullest = peak;
       if (r > 0 && peak.error() > furthest.error()) furthest = peak;
     }
-    if (fullest.rank > 0 && fullest.measured > first.measured * kFuller) {
-      said.fullest.push_back(
-          line_of(kWatchedTiers.at(t), fullest,
-                  ", the fullest of " + counted(static_cast<int>(ranks), "rank")));
+    const bool fuller = fullest.rank > 0 && fullest.measured > first.measured * kFuller;
+    const bool off_plan = furthest.error() > tolerance;
+    const bool is_one = fuller && off_plan && furthest.rank == fullest.rank;
+    const std::string of_all = ", the fullest of " + counted(static_cast<int>(ranks), "rank");
+    if (fuller && !is_one) {
+      said.fullest.push_back(line_of(kWatchedTiers.at(t), fullest, of_all));
     }
-    if (furthest.error() > tolerance)
-      said.off_plan.push_back(line_of(kWatchedTiers.at(t), furthest, ""));
+    if (off_plan) {
+      said.off_plan.push_back(line_of(kWatchedTiers.at(t), furthest, is_one ? of_all : ""));
+    }
   }
   return said;
 }

@@ -132,6 +132,14 @@ TEST(OtherPeaks, TheFullestAndTheFurthestFromItsPlanAreNamed) {
                           "host peak of rank 1: planned 50 B, measured 40 B (-20.00 %)"));
 }
 
+TEST(OtherPeaks, ARankIsNamedOnce) {
+  const OtherPeaks said =
+      other_peaks(peaks({{1000, 1000, -1, -1, -1, -1}, {1000, 1500, -1, -1, -1, -1}}), 0.03);
+  EXPECT_TRUE(said.fullest.empty());
+  EXPECT_THAT(said.off_plan, ElementsAre("device peak of rank 1, the fullest of 2 ranks: planned "
+                                         "1000 B, measured 1.46 KiB (+50.00 %)"));
+}
+
 // The log compares rank 0's peaks by itself, so they hide no other rank's.
 TEST(OtherPeaks, TheFirstRankIsNotNamed) {
   const OtherPeaks said =
