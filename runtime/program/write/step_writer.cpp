@@ -59,7 +59,9 @@ Program write_smaller(const StepShape& shape, StepKind kind) {
   Program taken = write_with(few, deciding, HeadScratch::kTaken);
   Program slot = write_with(few, deciding, HeadScratch::kSlot);
   const bool takes = device_peak(taken) <= device_peak(slot) && finds_hole(few, deciding, taken);
-  if (kind == deciding && few.micro_batches == shape.micro_batches) return takes ? taken : slot;
+  if (kind == deciding && few.micro_batches == shape.micro_batches) {
+    return std::move(takes ? taken : slot);
+  }
   return write_with(shape, kind, takes ? HeadScratch::kTaken : HeadScratch::kSlot);
 }
 
