@@ -49,9 +49,9 @@ IoQueue::RequestPtr IoQueue::make_request(int extent, bool write, std::int64_t o
   return request;
 }
 
-IoQueue::RequestPtr IoQueue::make_request_of_files(int kind) const {
+IoQueue::RequestPtr IoQueue::make_flush() const {
   auto request = std::make_shared<IoRequest>();
-  request->extent = kind;
+  request->extent = IoRequest::kFlush;
   request->write = true;
   request->end = plan_.files();  // counts files, not bytes
   request->cover_end = 1;
@@ -64,22 +64,16 @@ Ticket IoQueue::enqueue(int extent, bool write, std::int64_t offset, std::byte* 
   return inbox_.push({&request, 1});
 }
 
-Ticket IoQueue::enqueue_headers(std::uint64_t version) {
-  const RequestPtr request = make_request_of_files(IoRequest::kHeaders);
-  request->version = version;
-  return inbox_.push({&request, 1});
-}
-
 Ticket IoQueue::enqueue_flush() {
-  const RequestPtr request = make_request_of_files(IoRequest::kFlush);
+  const RequestPtr request = make_flush();
   return inbox_.push({&request, 1});
 }
 
 Ticket IoQueue::enqueue_record(Record record) {
   const std::array chain = {
-      make_request_of_files(IoRequest::kFlush),
+      make_flush(),
       make_request(record.extent, true, 0, record.memory, plan_.extent(record.extent).padded),
-      make_request_of_files(IoRequest::kFlush)};
+      make_flush()};
   // The record is written as whole grains, so no grain has to be read and completed first.
   chain[1]->prepare = [this, end = chain[1]->end, fill = std::move(record.fill)] {
     return std::min(end, round_up(fill(checksums()), transfers_.unit()));

@@ -46,7 +46,6 @@ class IoQueue {
   // any.
   [[nodiscard]] Ticket enqueue(int extent, bool write, std::int64_t offset, std::byte* memory,
                                std::int64_t bytes);
-  [[nodiscard]] Ticket enqueue_headers(std::uint64_t version);
   // Flushes the files, writes the record, and flushes the files again. REQUIRES: the Tickets of the
   // writes that the record covers are done.
   [[nodiscard]] Ticket enqueue_record(Record record);
@@ -67,8 +66,7 @@ class IoQueue {
 
   [[nodiscard]] RequestPtr make_request(int extent, bool write, std::int64_t offset,
                                         std::byte* memory, std::int64_t bytes) const;
-  // A request on all files; `kind` is IoRequest::kHeaders or kFlush.
-  [[nodiscard]] RequestPtr make_request_of_files(int kind) const;
+  [[nodiscard]] RequestPtr make_flush() const;
   [[nodiscard]] Lane& lane_of(const IoRequest& request);
   void run() noexcept;
   void admit(const RequestPtr& request);
@@ -83,7 +81,7 @@ class IoQueue {
   IoInbox inbox_;
   // The IO thread alone touches the members below.
   IoTransfers transfers_;
-  std::vector<Lane> lanes_;  // one for each extent; the last one for requests on all files
+  std::vector<Lane> lanes_;  // one for each extent; the last one for flushes
   std::deque<IoRequest*> ready_;
   std::vector<RequestPtr> fresh_;
   bool failed_ = false;

@@ -15,8 +15,7 @@
 namespace sluice {
 
 struct IoRequest final : TicketState {
-  static constexpr int kHeaders = -1;  // stands for the extent in requests on all files
-  static constexpr int kFlush = -2;
+  static constexpr int kFlush = -1;  // stands for the extent in a flush of all files
 
   // Constant after enqueue(), except that prepare() sets `end`.
   int extent = 0;
@@ -25,7 +24,6 @@ struct IoRequest final : TicketState {
   std::int64_t begin = 0, end = 0;              // in the extent
   std::int64_t cover_begin = 0, cover_end = 0;  // [begin, end) widened to whole transfers
 
-  std::uint64_t version = 0;     // data version of a header request
   IoRequest* follows = nullptr;  // a request of the same chain that must be done before this starts
   // Called on the IO thread when the request starts: fills `memory` and returns the new `end`.
   std::function<std::int64_t()> prepare;

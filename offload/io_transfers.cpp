@@ -34,9 +34,7 @@ IoTransfers::IoTransfers(const NvmeOptions& options, const ExtentPlan& plan, IoF
       backend_(backend),
       checksums_(options.checksum_bytes),
       slots_(static_cast<std::size_t>(options.queue_depth)) {
-  HostPool pool;
-  bounce_ = pool.allocate("bounce", options.queue_depth * options.checksum_bytes);
-  headers_ = pool.allocate("headers", plan.files() * ExtentPlan::kHeaderBytes);
+  bounce_ = HostPool().allocate("bounce", options.queue_depth * options.checksum_bytes);
   std::byte* bounce = bounce_.data();
   for (IoSlot& slot : slots_) {
     slot.bounce = bounce;
@@ -58,8 +56,6 @@ void IoTransfers::start(IoRequest& request) {
   if (request.prepare) request.end = std::exchange(request.prepare, nullptr)();
   if (request.extent == IoRequest::kFlush) {
     slot.place.file = static_cast<int>(request.cursor++);
-  } else if (request.extent == IoRequest::kHeaders) {
-    cut_header(request, slot);
   } else {
     cut(request, slot);
   }
@@ -101,14 +97,6 @@ void IoTransfers::cut(IoRequest& request, IoSlot& slot) const {
     std::memcpy(slot.bounce, memory, static_cast<std::size_t>(used));
     std::memset(slot.bounce + used, 0, static_cast<std::size_t>(slot.bytes() - used));
   }
-}
-
-void IoTransfers::cut_header(IoRequest& request, IoSlot& slot) const {
-  const std::int64_t file = request.cursor++;
-  if (file == 0) files_.encode_headers(request.version, headers_.data());
-  slot.end = slot.user_end = ExtentPlan::kHeaderBytes;
-  slot.place = {static_cast<int>(file), 0, ExtentPlan::kHeaderBytes};
-  slot.memory = headers_.data() + file * ExtentPlan::kHeaderBytes;
 }
 
 void IoTransfers::submit(IoSlot& slot) {
@@ -177,8 +165,7 @@ void IoTransfers::abandon() {
     // A second failure must not find requests that have been freed since the first.
     if (IoRequest* const request = std::exchange(slot.request, nullptr)) request->in_flight = 0;
   }
-  bounce_.leak();  // the kernel may still write to these buffers
-  headers_.leak();
+  bounce_.leak();  // the kernel may still write to this memory
 }
 
 IoSlot& IoTransfers::take(const IoCompletion& completion) {
@@ -265,11 +252,9 @@ void IoTransfers::fail_transfer(const IoSlot& slot, int error, const std::string
   const int extent = slot.request->extent;
   std::string what = "flushing " + path;
   if (extent != IoRequest::kFlush) {
-    const std::string name =
-        extent == IoRequest::kHeaders ? "the header" : plan_.extent(extent).name;
     what = (slot.writes() ? "writing " : "reading ") + std::to_string(slot.bytes()) + " bytes of " +
-           name + " at its offset " + std::to_string(slot.begin) + ", file " + path +
-           " at offset " + std::to_string(slot.place.offset);
+           plan_.extent(extent).name + " at its offset " + std::to_string(slot.begin) + ", file " +
+           path + " at offset " + std::to_string(slot.place.offset);
   }
   throw IoError(
       what + ": " + std::strerror(error) + " (errno " + std::to_string(error) + "): " + why, path,

@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,8 +29,6 @@ namespace sluice {
 struct IoFiles {  // the open swap files of a store
   std::vector<int> descriptors;
   std::vector<std::string> paths;
-  // Fills the header blocks (one of 4096 bytes for each file) for a data version.
-  std::function<void(std::uint64_t version, std::byte* blocks)> encode_headers;
   bool found = false;  // a former run wrote the files
 };
 
@@ -63,7 +60,6 @@ class IoTransfers {
 
  private:
   void cut(IoRequest& request, IoSlot& slot) const;
-  void cut_header(IoRequest& request, IoSlot& slot) const;
   void submit(IoSlot& slot);
   [[nodiscard]] bool finish(IoSlot& slot);
   void verify(const IoSlot& slot) const;
@@ -75,7 +71,7 @@ class IoTransfers {
   const std::int64_t unit_;
   IoBackend& backend_;
   Checksums checksums_;
-  HostBlock bounce_, headers_;
+  HostBlock bounce_;
   std::vector<IoSlot> slots_;
   std::vector<IoSlot*> free_, to_hash_;
   std::vector<IoCompletion> completions_;

@@ -241,7 +241,7 @@ void NvmeStore::adopt(std::size_t version) {
 // Marks the headers before the first record is written.
 void NvmeStore::Impl::mark_committed() {
   if (std::exchange(committed, true)) return;
-  for (std::size_t i = 0; i < files.size(); ++i) files[i].write_header(header(i, 0));
+  for (std::size_t i = 0; i < files.size(); ++i) files[i].write_header(header(i));
 }
 
 Ticket NvmeStore::commit_image(std::int64_t step, int place, std::string state) {

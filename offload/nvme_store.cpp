@@ -127,7 +127,7 @@ std::uint64_t NvmeStore::Impl::layout_hash() const {
   return options.image ? plan.layout_hash(image_layout) : plan.layout_hash();
 }
 
-SwapHeader NvmeStore::Impl::header(std::size_t file, std::uint64_t version) const {
+SwapHeader NvmeStore::Impl::header(std::size_t file) const {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   SwapHeader result{options.image ? image_id : options.run_id, host.data()};
@@ -136,7 +136,6 @@ SwapHeader NvmeStore::Impl::header(std::size_t file, std::uint64_t version) cons
   result.file = static_cast<std::uint32_t>(file);
   result.files = static_cast<std::uint32_t>(plan.files());
   result.layout_hash = layout_hash();
-  result.data_version = version;
   result.file_bytes = static_cast<std::uint64_t>(plan.file_bytes(static_cast<int>(file)));
   result.image = options.image && committed;
   return result;
@@ -159,7 +158,7 @@ void NvmeStore::Impl::create_files() {
   for (std::size_t i = 0; i < directories.size(); ++i) {
     files.push_back(open_file(i, SwapFile::Open::kCreate));
     buffered = buffered || !files.back().direct();
-    files.back().prepare(header(i, 0), plan.file_bytes(static_cast<int>(i)));
+    files.back().prepare(header(i), plan.file_bytes(static_cast<int>(i)));
     if (options.image) directories[i].flush();
   }
 }
@@ -171,11 +170,6 @@ void NvmeStore::Impl::start_queue(bool found) {
     for_queue.descriptors.push_back(file.descriptor());
     for_queue.paths.push_back(file.path());
   }
-  for_queue.encode_headers = [this](std::uint64_t version, std::byte* blocks) {
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      encode_header(header(i, version), blocks + static_cast<std::int64_t>(i) * kSwapHeaderBytes);
-    }
-  };
   std::unique_ptr<IoBackend> backend = make_backend(options);
   if (options.wrap_backend) backend = options.wrap_backend(std::move(backend));
   backend_name = backend->name();
@@ -252,10 +246,6 @@ Ticket NvmeStore::write(ExtentId extent, std::int64_t offset, const void* from,
   return impl_->request(extent, true, offset, memory, bytes);
 }
 
-Ticket NvmeStore::commit(std::uint64_t version) {
-  return impl_->open_queue().enqueue_headers(version);
-}
-
 void NvmeStore::drain() { impl_->open_queue().drain(); }
 
 void NvmeStore::close() {
@@ -273,16 +263,6 @@ std::int64_t NvmeStore::grain_bytes() const {
   return impl_->options.checksums ? impl_->options.checksum_bytes : kIoAlignment;
 }
 std::int64_t NvmeStore::total_bytes() const { return impl_->plan.total_bytes(); }
-
-std::int64_t NvmeStore::host_bytes() const {
-  const NvmeOptions& o = impl_->options;
-  std::int64_t grains = 0;
-  for (int i = 0; o.checksums && i < impl_->plan.extents(); ++i) {
-    grains += round_up(impl_->plan.extent(i).bytes, o.checksum_bytes) / o.checksum_bytes;
-  }
-  return o.queue_depth * o.checksum_bytes + impl_->plan.files() * kSwapHeaderBytes +
-         impl_->record_bytes + grains * static_cast<std::int64_t>(sizeof(std::uint64_t));
-}
 
 std::vector<std::pair<std::string, std::int64_t>> NvmeStore::bytes_by_tag() const {
   return impl_->plan.bytes_by_tag();

@@ -8,7 +8,7 @@
 //                        failed: every pending Ticket and every later call throws the first error
 //
 //   declaring   add(), register_buffer(), add_image()
-//   open        read(), write(), commit(), commit_image()
+//   open        read(), write(), commit_image()
 //
 //   With options.image the files can outlive the process (nvme_image.hpp):
 //
@@ -27,7 +27,7 @@
 // kIoAlignment, the range begins at a multiple of grain_bytes(), and the range ends at a multiple
 // of grain_bytes() or at the padded end of the extent.
 //
-// Threads: any thread may call read, write, commit, failed and stats. One thread calls open and
+// Threads: any thread may call read, write, failed and stats. One thread calls open and
 // close. Sizes and offsets are bytes. ZeRO-Infinity, section 6 (infinity offload engine).
 #pragma once
 
@@ -110,10 +110,6 @@ class NvmeStore {
   [[nodiscard]] Ticket read(ExtentId extent, std::int64_t offset, void* into, std::int64_t bytes);
   [[nodiscard]] Ticket write(ExtentId extent, std::int64_t offset, const void* from,
                              std::int64_t bytes);
-  // Writes `version` to the headers: the data of that version is whole. Survives the end of the
-  // process, but not a loss of power (no flush). REQUIRES: the Tickets of the version's writes are
-  // done.
-  [[nodiscard]] Ticket commit(std::uint64_t version);
 
   // --- an image (nvme_image.hpp). REQUIRES: options.image ---
   // Declares an image and its records. `places`: pairs of extents of equal size. `layout`: text
@@ -152,7 +148,6 @@ class NvmeStore {
   [[nodiscard]] static std::int64_t padded_bytes(std::int64_t bytes);  // size on disk
   [[nodiscard]] std::int64_t grain_bytes() const;
   [[nodiscard]] std::int64_t total_bytes() const;  // all extents, padded
-  [[nodiscard]] std::int64_t host_bytes() const;   // the store's own buffers and hashes
   [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> bytes_by_tag() const;
   [[nodiscard]] bool failed() const;
   [[nodiscard]] NvmeStats stats() const;

@@ -39,7 +39,7 @@ struct NvmeStore::Impl {
   void create_files();
   [[nodiscard]] SwapFile open_file(std::size_t index, SwapFile::Open how);
   [[nodiscard]] std::uint64_t layout_hash() const;
-  [[nodiscard]] SwapHeader header(std::size_t file, std::uint64_t version) const;
+  [[nodiscard]] SwapHeader header(std::size_t file) const;
   void start_queue(bool found);
   void clean_up() noexcept;
   void log_open() const;

@@ -28,7 +28,7 @@ constexpr char kSwapMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'S', 'W'};
 struct RawHeader {
   char magic[8];
   std::uint32_t format, rank, file, files, pid, image;
-  std::uint64_t layout_hash, data_version, file_bytes;
+  std::uint64_t layout_hash, reserved, file_bytes;
   char run_id[128];
   char host[64];
   std::uint64_t hash;  // FNV-1a of all fields before
@@ -88,7 +88,6 @@ void encode_header(const SwapHeader& header, std::byte* block) {
   raw.files = header.files;
   raw.pid = header.pid;
   raw.layout_hash = header.layout_hash;
-  raw.data_version = header.data_version;
   raw.file_bytes = header.file_bytes;
   raw.image = header.image ? 1 : 0;
   put_text(raw.run_id, header.run_id);
@@ -106,8 +105,8 @@ std::optional<SwapHeader> decode_header(const std::byte* block) {
     return std::nullopt;
   }
   return SwapHeader{
-      get_text(raw.run_id), get_text(raw.host), raw.pid,        raw.rank,      raw.file, raw.files,
-      raw.layout_hash,      raw.data_version,   raw.file_bytes, raw.image != 0};
+      get_text(raw.run_id), get_text(raw.host), raw.pid,       raw.rank, raw.file, raw.files,
+      raw.layout_hash,      raw.file_bytes,     raw.image != 0};
 }
 
 SwapKind inspect_swap_file(const std::string& path, std::optional<SwapHeader>* header) {

@@ -21,7 +21,6 @@ struct SwapHeader {
   std::uint32_t pid = 0, rank = 0;
   std::uint32_t file = 0, files = 1;  // index of this file, and number of files, of the rank
   std::uint64_t layout_hash = 0;
-  std::uint64_t data_version = 0;  // 0: nothing was committed
   std::uint64_t file_bytes = 0;
   bool image = false;  // a step was committed: a run can resume from the image
 };

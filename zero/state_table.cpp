@@ -175,7 +175,7 @@ class TableWriter {
       if (row.tier != Tier::kNvme || !store.checksums) continue;
       grains += round_up(row.bytes(), grain) / grain + round_up(row.second_bytes(), grain) / grain;
     }
-    return store.queue_depth * grain + store.files * kPage + grains * kHashBytes;
+    return store.queue_depth * grain + grains * kHashBytes;
   }
 
   // Rows of one kind, tag, tier and dtype share a block. Collectives send parameters and full

@@ -95,9 +95,8 @@ struct SecondPlace {
 };
 
 // Sizes of the NVMe store's host memory (offload/nvme_store.hpp): a buffer of one grain per
-// transfer in flight, a header per file, a checksum per grain.
+// transfer in flight, a checksum per grain.
 struct StoreShape {
-  int files = 0;
   int queue_depth = 0;  // 0: the store is not counted
   bool checksums = true;
 };

@@ -135,8 +135,7 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
       shape.frozen ? frozen_placement(options.offload) : placement_of(options.offload);
   shape.bounce_bytes = bounce_bytes_of(options);
   shape.host_budget_bytes = options.tiers.host_budget;
-  shape.store = {.files = static_cast<int>(options.tiers.nvme.paths.size()),
-                 .queue_depth = options.tiers.nvme.queue_depth,
+  shape.store = {.queue_depth = options.tiers.nvme.queue_depth,
                  .checksums = options.tiers.nvme.checksums};
   const std::optional<std::int64_t> rounded = rounds_from(shape, options);
   shape.rounds_master = rounded.has_value();

@@ -182,7 +182,7 @@ TEST(SwapDirectory, TheBytesOfItsSwapFilesAreThoseOnTheDisk) {
 }
 
 TEST(SwapHeader, SurvivesTheFileAndNoFlippedByte) {
-  SwapHeader header{"a run", "a host", 12, 3, 1, 2, 0xdeadbeefcafeU, 77, 123456};
+  SwapHeader header{"a run", "a host", 12, 3, 1, 2, 0xdeadbeefcafeU, 123456};
   Bytes block(kSwapHeaderBytes);
   encode_header(header, block.data());
   const auto decoded = decode_header(block.data());
@@ -194,7 +194,6 @@ TEST(SwapHeader, SurvivesTheFileAndNoFlippedByte) {
   EXPECT_EQ(decoded->file, 1U);
   EXPECT_EQ(decoded->files, 2U);
   EXPECT_EQ(decoded->layout_hash, 0xdeadbeefcafeU);
-  EXPECT_EQ(decoded->data_version, 77U);
   EXPECT_EQ(decoded->file_bytes, 123456U);
   for (std::int64_t i = 0; i < 256; ++i) {
     block[i] ^= std::byte{1};
