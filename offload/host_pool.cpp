@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -19,42 +20,30 @@ namespace {
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kHugePage = 2 * kMiB;
 
-[[noreturn]] void no_memory(std::int64_t bytes, const char* what) {
-  throw BudgetError("the system has no " + format_bytes(bytes) + " of " + what + " (" +
-                    std::strerror(errno) + "): lower memory.host or move states to NVMe");
-}
-
 class AnonymousPages final : public PageSource {
  public:
-  explicit AnonymousPages(bool locked) : locked_(locked) {}
-
   [[nodiscard]] void* map(std::int64_t bytes) override {
     const std::int64_t alignment = bytes >= kHugePage ? kHugePage : kPage;
     MappedPages pages = MappedPages::anonymous(bytes, alignment);
-    if (!pages) no_memory(bytes, "host memory");
+    if (!pages) {
+      throw BudgetError("the system has no " + format_bytes(bytes) + " of host memory (" +
+                        std::strerror(errno) + "): lower memory.host or move states to NVMe");
+    }
     if (alignment == kHugePage) {
       // Advice: kernels without transparent huge pages say EINVAL and small pages serve.
       ::madvise(pages.data(), static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
-    }
-    if (locked_ && ::mlock(pages.data(), static_cast<std::size_t>(bytes)) != 0) {
-      no_memory(bytes, "locked memory within the memlock limit (ulimit -l)");
     }
     return pages.release();
   }
   void unmap(void* memory, std::int64_t bytes) noexcept override {
     ::munmap(memory, static_cast<std::size_t>(bytes));
   }
-  [[nodiscard]] const char* name() const override { return locked_ ? "locked" : "pageable"; }
-
- private:
-  const bool locked_;
+  [[nodiscard]] const char* name() const override { return "pageable"; }
 };
 
 }  // namespace
 
-std::shared_ptr<PageSource> make_page_source(bool locked) {
-  return std::make_shared<AnonymousPages>(locked);
-}
+std::shared_ptr<PageSource> make_page_source() { return std::make_shared<AnonymousPages>(); }
 
 // The counters of a pool, shared by the pool and its blocks.
 class HostLedger {
@@ -66,13 +55,12 @@ class HostLedger {
   int take(const std::string& tag, std::int64_t bytes) {
     const std::lock_guard lock(mutex_);
     if (budget_ > 0 && used_ + bytes > budget_) over_budget(tag, bytes);
-    auto entry = std::find_if(tags_.begin(), tags_.end(),
-                              [&](const HostTagUse& use) { return use.tag == tag; });
-    if (entry == tags_.end()) entry = tags_.insert(entry, {tag, 0, 0});
+    auto entry =
+        std::find_if(tags_.begin(), tags_.end(), [&](const TagUse& use) { return use.tag == tag; });
+    if (entry == tags_.end()) entry = tags_.insert(entry, {tag, 0});
     used_ += bytes;
     peak_ = std::max(peak_, used_);
     entry->bytes += bytes;
-    entry->peak_bytes = std::max(entry->peak_bytes, entry->bytes);
     return static_cast<int>(entry - tags_.begin());
   }
   void count_pages_of(const PageSource* source, std::int64_t bytes) {
@@ -84,15 +72,6 @@ class HostLedger {
     const std::lock_guard lock(mutex_);
     used_ -= bytes;
     nth(tags_, tag).bytes -= bytes;
-  }
-  void reset_peak() {
-    const std::lock_guard lock(mutex_);
-    peak_ = used_;
-    for (HostTagUse& use : tags_) use.peak_bytes = use.bytes;
-  }
-  [[nodiscard]] std::vector<HostTagUse> by_tag() const {
-    const std::lock_guard lock(mutex_);
-    return sorted();
   }
   [[nodiscard]] std::int64_t used() const {
     const std::lock_guard lock(mutex_);
@@ -106,19 +85,20 @@ class HostLedger {
     const std::lock_guard lock(mutex_);
     return peak_;
   }
-  [[nodiscard]] std::int64_t budget() const { return budget_; }
   [[nodiscard]] const std::shared_ptr<PageSource>& pages() const { return pages_; }
 
  private:
-  [[nodiscard]] std::vector<HostTagUse> sorted() const {
-    std::vector<HostTagUse> result = tags_;
-    std::stable_sort(result.begin(), result.end(),
-                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-    return result;
-  }
+  struct TagUse {
+    std::string tag;
+    std::int64_t bytes = 0;
+  };
+
   [[noreturn]] void over_budget(const std::string& tag, std::int64_t bytes) const {
+    std::vector<TagUse> largest_first = tags_;
+    std::stable_sort(largest_first.begin(), largest_first.end(),
+                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
     std::string holders;
-    for (const HostTagUse& use : sorted()) {
+    for (const TagUse& use : largest_first) {
       if (use.bytes > 0) holders += ", " + use.tag + " " + format_bytes(use.bytes);
     }
     throw BudgetError("memory.host is " + format_bytes(budget_) + ": no room for " +
@@ -132,7 +112,7 @@ class HostLedger {
   const std::shared_ptr<PageSource> pages_;
   mutable std::mutex mutex_;
   std::int64_t used_ = 0, peak_ = 0, other_source_ = 0;
-  std::vector<HostTagUse> tags_;  // never shrinks: blocks hold indices
+  std::vector<TagUse> tags_;  // never shrinks: blocks hold indices
 };
 
 HostBlock::~HostBlock() { reset(); }
@@ -201,8 +181,5 @@ HostBlock HostPool::allocate(const std::string& tag, std::int64_t bytes,
 std::int64_t HostPool::used_bytes() const { return ledger_->used(); }
 std::int64_t HostPool::other_source_bytes() const { return ledger_->other_source(); }
 std::int64_t HostPool::peak_bytes() const { return ledger_->peak(); }
-std::int64_t HostPool::budget_bytes() const { return ledger_->budget(); }
-void HostPool::reset_peak() { ledger_->reset_peak(); }
-std::vector<HostTagUse> HostPool::by_tag() const { return ledger_->by_tag(); }
 
 }  // namespace sluice

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace sluice {
 
@@ -26,9 +25,8 @@ class PageSource {
 };
 
 // Maps anonymous pages. Blocks of at least 2 MiB begin at a multiple of 2 MiB and ask for huge
-// pages. `locked` keeps the pages from being swapped out (mlock); map() then throws BudgetError if
-// the memlock limit is too small.
-[[nodiscard]] std::shared_ptr<PageSource> make_page_source(bool locked = false);
+// pages.
+[[nodiscard]] std::shared_ptr<PageSource> make_page_source();
 
 class HostLedger;
 
@@ -57,11 +55,6 @@ class HostBlock {
   int tag_ = 0;
 };
 
-struct HostTagUse {
-  std::string tag;
-  std::int64_t bytes = 0, peak_bytes = 0;
-};
-
 class HostPool {
  public:
   // budget_bytes 0: the pool only counts.
@@ -79,9 +72,6 @@ class HostPool {
   // Of these the bytes whose pages have another source than the pool's.
   [[nodiscard]] std::int64_t other_source_bytes() const;
   [[nodiscard]] std::int64_t peak_bytes() const;
-  [[nodiscard]] std::int64_t budget_bytes() const;
-  void reset_peak();  // sets the peaks, of each tag as well, to the bytes in use now
-  [[nodiscard]] std::vector<HostTagUse> by_tag() const;  // largest first
 
  private:
   std::shared_ptr<HostLedger> ledger_;
