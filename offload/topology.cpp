@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -62,13 +61,14 @@ struct Topology::Impl {
       if (first < 0) continue;
       MemoryNode& home = nodes[node_of(first)];
       home.cores.push_back(first);
+      CpuCore& own = cores.emplace_back();
+      own.node = home.os_index;
       for (int thread = first; thread >= 0; thread = hwloc_bitmap_next(core->cpuset, thread)) {
-        home.threads.push_back(thread);
+        own.threads.push_back(thread);
       }
+      home.threads.insert(home.threads.end(), own.threads.begin(), own.threads.end());
     }
-    for (const MemoryNode& node : nodes)
-      all.insert(all.end(), node.cores.begin(), node.cores.end());
-    check(!all.empty(), "hwloc knows at least one core");
+    check(!cores.empty(), "hwloc knows at least one core");
   }
 
   [[nodiscard]] std::size_t node_of(int thread) const {
@@ -82,7 +82,7 @@ struct Topology::Impl {
   hwloc_topology_t topology = nullptr;
   std::vector<MemoryNode> nodes;
   std::vector<hwloc_obj_t> node_objects;  // in the order of `nodes`
-  std::vector<int> all;                   // the cores of all nodes, in the order of `nodes`
+  std::vector<CpuCore> cores;             // in hwloc's order, which keeps a node's cores together
   int threads = 0;
 };
 
@@ -91,16 +91,8 @@ Topology::Topology(const std::string& synthetic) : impl_(std::make_unique<Impl>(
 Topology::~Topology() = default;
 
 const std::vector<MemoryNode>& Topology::nodes() const { return impl_->nodes; }
-int Topology::cores() const { return static_cast<int>(impl_->all.size()); }
+int Topology::cores() const { return static_cast<int>(impl_->cores.size()); }
 int Topology::hardware_threads() const { return impl_->threads; }
-
-std::vector<int> Topology::share_of(int local_rank, int local_ranks) const {
-  check(local_ranks > 0 && local_rank >= 0 && local_rank < local_ranks, "a local rank");
-  const int total = cores();
-  if (local_ranks >= total) return {nth(impl_->all, local_rank % total)};
-  const auto cut = [&](std::int64_t rank) { return rank * total / local_ranks; };
-  return {impl_->all.begin() + cut(local_rank), impl_->all.begin() + cut(local_rank + 1)};
-}
 
 std::vector<int> Topology::usable_threads() const {
   const Bitmap mask({});
@@ -115,9 +107,26 @@ std::vector<int> Topology::usable_threads() const {
   return threads;
 }
 
+std::vector<CpuCore> Topology::usable_cores() const {
+  const std::vector<int> usable = usable_threads();
+  std::vector<CpuCore> result = impl_->cores;
+  for (CpuCore& core : result) {
+    std::erase_if(core.threads, [&](int thread) {
+      return !std::binary_search(usable.begin(), usable.end(), thread);
+    });
+  }
+  std::erase_if(result, [](const CpuCore& core) { return core.threads.empty(); });
+  return result;
+}
+
 bool Topology::bind_thread(const std::vector<int>& threads) const {
   const Bitmap bitmap(threads);
   return hwloc_set_cpubind(impl_->topology, bitmap.set, HWLOC_CPUBIND_THREAD) == 0;
+}
+
+bool Topology::bind_process(const std::vector<int>& threads) const {
+  const Bitmap bitmap(threads);
+  return hwloc_set_cpubind(impl_->topology, bitmap.set, HWLOC_CPUBIND_PROCESS) == 0;
 }
 
 bool Topology::prefer_memory(void* memory, std::int64_t bytes,
@@ -130,14 +139,6 @@ bool Topology::prefer_memory(void* memory, std::int64_t bytes,
   const auto policy = nodes.size() > 1 ? HWLOC_MEMBIND_INTERLEAVE : HWLOC_MEMBIND_BIND;
   return hwloc_set_area_membind(impl_->topology, memory, static_cast<std::size_t>(bytes),
                                 bitmap.set, policy, HWLOC_MEMBIND_BYNODESET) == 0;
-}
-
-std::string Topology::description() const {
-  const auto count = [](std::size_t n, const std::string& name) {
-    return std::to_string(n) + " " + name + (n == 1 ? "" : "s");
-  };
-  return count(impl_->nodes.size(), "memory node") + ", " + count(impl_->all.size(), "core") +
-         ", " + count(static_cast<std::size_t>(impl_->threads), "hardware thread");
 }
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
 // The host's cores and memory nodes, for placing threads and buffers near each other. Contains only
 // the cores that this process may use (container, allowed CPUs). Immutable and thread-safe; binding
-// acts on the calling thread.
+// acts on the calling thread or process.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,11 @@ struct MemoryNode {
   std::vector<int> threads;       // system numbers of all hardware threads
 };
 
+struct CpuCore {
+  int node = 0;              // MemoryNode::os_index
+  std::vector<int> threads;  // system numbers of its hardware threads, ascending
+};
+
 class Topology {
  public:
   Topology();  // reads this machine's topology once; throws Error if hwloc cannot
@@ -30,20 +35,17 @@ class Topology {
   [[nodiscard]] int cores() const;
   [[nodiscard]] int hardware_threads() const;
 
-  // The cores of local rank `local_rank` of `local_ranks`: neighbouring cores, and whole nodes if
-  // the numbers divide. If there are more ranks than cores, several ranks share a core.
-  [[nodiscard]] std::vector<int> share_of(int local_rank, int local_ranks) const;
-
   // System numbers of the hardware threads that the calling thread may run on, ascending.
   [[nodiscard]] std::vector<int> usable_threads() const;
+  // The cores of these hardware threads. Cores of a node are neighbours.
+  [[nodiscard]] std::vector<CpuCore> usable_cores() const;
 
-  // Both return false, without effect, if the system refuses, as containers often do.
+  // All return false, without effect, if the system refuses, as containers often do.
   bool bind_thread(const std::vector<int>& threads) const;
+  bool bind_process(const std::vector<int>& threads) const;  // all its threads
   // Places the pages on these nodes (indices in nodes()), interleaved over several nodes. REQUIRES:
   // the memory has not been touched.
   bool prefer_memory(void* memory, std::int64_t bytes, const std::vector<int>& nodes) const;
-
-  [[nodiscard]] std::string description() const;  // "2 nodes, 64 cores, 128 threads"
 
  private:
   struct Impl;

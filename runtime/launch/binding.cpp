@@ -1,7 +1,5 @@
 #include "runtime/launch/binding.hpp"
 
-#include <hwloc.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,63 +9,19 @@
 #include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "offload/topology.hpp"
 #include "runtime/launch/cpu_quota.hpp"
 
 namespace sluice {
 namespace {
 
-struct Core {
-  int node = 0;
-  std::vector<int> cpus;  // those this process may use
-};
-
-struct TopologyDeleter {
-  void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
-};
-struct BitmapDeleter {
-  void operator()(hwloc_bitmap_s* bitmap) const { hwloc_bitmap_free(bitmap); }
-};
-using Topology = std::unique_ptr<hwloc_topology, TopologyDeleter>;
-using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapDeleter>;
-
-Topology load_topology() {
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) return nullptr;
-  Topology topology(raw);
-  if (hwloc_topology_load(raw) != 0) return nullptr;
-  return topology;
-}
-
-// In hwloc's logical order, which keeps the cores of a NUMA node together. Empty if the system
-// reports none.
-std::vector<Core> usable_cores(hwloc_topology_t topology) {
-  std::vector<Core> cores;
-  const Bitmap allowed(hwloc_bitmap_alloc());
-  const Bitmap own(hwloc_bitmap_alloc());
-  if (hwloc_get_cpubind(topology, allowed.get(), HWLOC_CPUBIND_THREAD) != 0) {
-    hwloc_bitmap_copy(allowed.get(), hwloc_topology_get_allowed_cpuset(topology));
+// Null if the system tells nothing about its cores.
+std::unique_ptr<const Topology> read_topology() {
+  try {
+    return std::make_unique<const Topology>();
+  } catch (const std::exception&) {
+    return nullptr;
   }
-  // Some virtual machines show no cores, only processing units.
-  const bool has_cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0;
-  const hwloc_obj_type_t type = has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
-  for (hwloc_obj_t object = hwloc_get_next_obj_by_type(topology, type, nullptr); object != nullptr;
-       object = hwloc_get_next_obj_by_type(topology, type, object)) {
-    hwloc_bitmap_and(own.get(), object->cpuset, allowed.get());
-    Core core;
-    core.node = object->nodeset != nullptr ? hwloc_bitmap_first(object->nodeset) : 0;
-    for (int cpu = hwloc_bitmap_first(own.get()); cpu >= 0;
-         cpu = hwloc_bitmap_next(own.get(), cpu)) {
-      core.cpus.push_back(cpu);
-    }
-    if (!core.cpus.empty()) cores.push_back(std::move(core));
-  }
-  return cores;
-}
-
-bool bind_process(hwloc_topology_t topology, const std::vector<int>& cpus) {
-  const Bitmap set(hwloc_bitmap_alloc());
-  for (const int cpu : cpus) hwloc_bitmap_set(set.get(), static_cast<unsigned>(cpu));
-  return hwloc_set_cpubind(topology, set.get(), HWLOC_CPUBIND_PROCESS) == 0;
 }
 
 // "0-3,8" of sorted or unsorted numbers.
@@ -115,27 +69,27 @@ Binding unbound(int threads, const std::string& why) {
   return binding;
 }
 
-std::string nodes_text(std::span<const Core> cores) {
+std::string nodes_text(std::span<const CpuCore> cores) {
   std::vector<int> nodes;
-  for (const Core& core : cores) nodes.push_back(core.node);
+  for (const CpuCore& core : cores) nodes.push_back(core.node);
   std::sort(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   const std::string noun = nodes.size() == 1 ? "NUMA node " : "NUMA nodes ";
   return noun + ranges_text(nodes);
 }
 
-Binding bind_to_share(hwloc_topology_t topology, const std::vector<Core>& cores,
+Binding bind_to_share(const Topology& topology, const std::vector<CpuCore>& cores,
                       const BindingRequest& request) {
   std::vector<int> nodes;
-  for (const Core& core : cores) nodes.push_back(core.node);
+  for (const CpuCore& core : cores) nodes.push_back(core.node);
   const CoreShare share = share_of_cores(nodes, request.local_rank, request.local_world_size);
   const auto own = std::span(cores).subspan(share.first, share.count);
   Binding binding;
   binding.threads = request.threads > 0 ? request.threads : static_cast<int>(share.count);
-  for (const Core& core : own) {
-    binding.cpus.insert(binding.cpus.end(), core.cpus.begin(), core.cpus.end());
+  for (const CpuCore& core : own) {
+    binding.cpus.insert(binding.cpus.end(), core.threads.begin(), core.threads.end());
   }
-  if (!bind_process(topology, binding.cpus)) {
+  if (!topology.bind_process(binding.cpus)) {
     return unbound(binding.threads,
                    "the system refused to bind to cpus " + ranges_text(binding.cpus));
   }
@@ -194,9 +148,9 @@ CoreShare share_of_cores(std::span<const int> node_of_core, int local_rank, int 
 
 int threads_per_rank(int local_world_size) {
   const int ranks = std::max(local_world_size, 1);
-  const Topology topology = load_topology();
+  const std::unique_ptr<const Topology> topology = read_topology();
   if (!topology) return 1;
-  const std::size_t cores = usable_cores(topology.get()).size();
+  const std::size_t cores = topology->usable_cores().size();
   return threads_of_quota(cores, ranks).value_or(even_share(cores, ranks));
 }
 
@@ -206,8 +160,8 @@ Binding bind_local_rank(const BindingRequest& request) {
   const auto wished_or = [&request](int threads) {
     return request.threads > 0 ? request.threads : threads;
   };
-  const Topology topology = load_topology();
-  const std::vector<Core> cores = topology ? usable_cores(topology.get()) : std::vector<Core>();
+  const std::unique_ptr<const Topology> topology = read_topology();
+  const std::vector<CpuCore> cores = topology ? topology->usable_cores() : std::vector<CpuCore>();
   if (cores.empty()) return unbound(wished_or(1), "the system tells nothing about its cores");
   if (const std::optional<int> threads = threads_of_quota(cores.size(), ranks)) {
     return unbound(wished_or(*threads), "the control group limits processor time below the " +
@@ -221,7 +175,7 @@ Binding bind_local_rank(const BindingRequest& request) {
     return unbound(request.threads, "launch.threads asks for more than the share of " +
                                         counted(even_share(cores.size(), ranks), "core"));
   }
-  return bind_to_share(topology.get(), cores, request);
+  return bind_to_share(*topology, cores, request);
 }
 
 }  // namespace sluice

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <set>
 #include <thread>
 
@@ -19,45 +18,34 @@ TEST(Topology, KnowsTheCoresOfThisProcess) {
   EXPECT_EQ(topology.hardware_threads(), CPU_COUNT(&allowed));
   EXPECT_GE(topology.cores(), 1);
   EXPECT_LE(topology.cores(), topology.hardware_threads());
-  EXPECT_FALSE(topology.description().empty());
 }
 
-TEST(Topology, SharesCoverAllCores) {
+TEST(Topology, UsableCoresHaveTheUsableThreads) {
   const Topology topology;
-  for (const int ranks : {1, 2, 3, topology.cores(), topology.cores() + 1}) {
-    std::set<int> seen;
-    std::size_t sum = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
-      const std::vector<int> share = topology.share_of(rank, ranks);
-      EXPECT_FALSE(share.empty());
-      seen.insert(share.begin(), share.end());
-      sum += share.size();
-    }
-    EXPECT_EQ(seen.size(), static_cast<std::size_t>(topology.cores()));
-    if (ranks <= topology.cores()) {
-      EXPECT_EQ(sum, seen.size());
-    }
+  std::set<int> threads, nodes;
+  for (const CpuCore& core : topology.usable_cores()) {
+    EXPECT_FALSE(core.threads.empty());
+    threads.insert(core.threads.begin(), core.threads.end());
+    nodes.insert(core.node);
   }
+  const std::vector<int> usable = topology.usable_threads();
+  EXPECT_EQ(threads, std::set<int>(usable.begin(), usable.end()));
+  for (const MemoryNode& node : topology.nodes()) nodes.erase(node.os_index);
+  EXPECT_TRUE(nodes.empty());
 }
 
-TEST(Topology, BindsAThreadToItsShare) {
+TEST(Topology, BindsAThread) {
   const Topology topology;
-  const std::vector<int> share = topology.share_of(topology.cores() - 1, topology.cores());
+  const int last = topology.usable_threads().back();
   std::thread([&] {
-    if (!topology.bind_thread(share)) return;  // refused, as it may be
-    EXPECT_EQ(::sched_getcpu(), share.front());
+    if (!topology.bind_thread({last})) return;  // refused, as it may be
+    EXPECT_EQ(::sched_getcpu(), last);
   }).join();
 }
 
 TEST(Topology, MemoryGoesToANode) {
   const Topology topology;
-  const int core = topology.share_of(0, topology.cores()).front();
-  const auto& nodes = topology.nodes();
-  const auto near = std::find_if(nodes.begin(), nodes.end(), [&](const MemoryNode& node) {
-    return std::find(node.cores.begin(), node.cores.end(), core) != node.cores.end();
-  });
-  ASSERT_NE(near, nodes.end());
-  const auto node = static_cast<int>(near - nodes.begin());
+  const auto node = static_cast<int>(topology.nodes().size()) - 1;
   HostPool pool;
   const HostBlock block = pool.allocate("x", 1 << 20);
   (void)topology.prefer_memory(block.data(), block.bytes(), {node});  // advice
