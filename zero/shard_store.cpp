@@ -43,6 +43,15 @@ void widen(const StateRow& row, float* to, const std::byte* from, std::int64_t n
   }
 }
 
+// The first row off the device that `matches`; -1: none does.
+template <class Matches>
+RowId find_off_device(const StateTable& table, const Matches& matches) {
+  const auto row = std::find_if(table.rows.begin(), table.rows.end(), [&](const StateRow& r) {
+    return r.tier != Tier::kDevice && matches(r);
+  });
+  return row == table.rows.end() ? -1 : static_cast<RowId>(row - table.rows.begin());
+}
+
 bool any_on_nvme(const StateTable& table) {
   return std::any_of(table.rows.begin(), table.rows.end(),
                      [](const StateRow& row) { return row.tier == Tier::kNvme; });
@@ -109,25 +118,15 @@ void ShardStore::declare_image() {
 }
 
 RowId ShardStore::find(int group, StateArray array, int stream) const {
-  for (std::size_t r = 0; r < table_.rows.size(); ++r) {
-    const StateRow& row = table_.rows[r];
-    if (row.group == group && row.array == array && row.stream == stream &&
-        row.tier != Tier::kDevice) {
-      return static_cast<RowId>(r);
-    }
-  }
-  return -1;
+  return find_off_device(table_, [&](const StateRow& row) {
+    return row.group == group && row.array == array && row.stream == stream;
+  });
 }
 
 RowId ShardStore::find(int group, StateKind state) const {
-  for (std::size_t r = 0; r < table_.rows.size(); ++r) {
-    const StateRow& row = table_.rows[r];
-    if (row.group == group && row.array == StateArray::kState && row.state == state &&
-        row.tier != Tier::kDevice) {
-      return static_cast<RowId>(r);
-    }
-  }
-  return -1;
+  return find_off_device(table_, [&](const StateRow& row) {
+    return row.group == group && row.array == StateArray::kState && row.state == state;
+  });
 }
 
 RowId ShardStore::input(int unit, int flight) const {
