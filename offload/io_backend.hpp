@@ -50,6 +50,8 @@ class IoBackend {
 
 // Throws IoError if the kernel, a container's seccomp profile or the build offers no io_uring.
 [[nodiscard]] std::unique_ptr<IoBackend> make_uring_backend(int depth);
+// If the system refuses a thread, the backend works with the threads that it has, and the log says
+// so. Throws if it has none. Failpoint: nvme.thread, before each thread.
 [[nodiscard]] std::unique_ptr<IoBackend> make_thread_backend(int depth);
 
 // Failpoints (base/failpoint.hpp), each evaluated once per transfer:

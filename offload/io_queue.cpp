@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/index.hpp"
+#include "base/posix/signals_blocked.hpp"
 
 namespace sluice {
 namespace {
@@ -26,11 +26,8 @@ IoQueue::IoQueue(const NvmeOptions& options, const ExtentPlan& plan, Files files
       inbox_(*backend_),
       transfers_(options, plan, std::move(files), *backend_, std::move(memory)),
       lanes_(static_cast<std::size_t>(plan.extents()) + 1) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: the IO thread takes no signals
+  const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 IoQueue::~IoQueue() { stop(); }

@@ -4,11 +4,13 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <mutex>
 #include <thread>
 
+#include "base/failpoint.hpp"
+#include "base/log.hpp"
+#include "base/posix/signals_blocked.hpp"
 #include "offload/io_backend.hpp"
 
 namespace sluice {
@@ -59,13 +61,19 @@ void serve(Shared& shared) {
 class ThreadBackend final : public IoBackend {
  public:
   explicit ThreadBackend(int depth) : shared_(std::make_shared<Shared>()) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: these threads take no signals
-    for (int i = 0; i < std::min(depth, kMostThreads); ++i) {
-      threads_.emplace_back([shared = shared_] { serve(*shared); });
+    const auto wanted = static_cast<std::size_t>(std::min(depth, kMostThreads));
+    threads_.reserve(wanted);
+    const SignalsBlocked blocked;
+    try {
+      while (threads_.size() < wanted) {
+        failpoint("nvme.thread");
+        threads_.emplace_back([shared = shared_] { serve(*shared); });
+      }
+    } catch (const std::exception& error) {
+      if (threads_.empty()) throw;
+      log_warning("the NVMe tier has " + ThreadBackend::name() + " in place of " +
+                  std::to_string(wanted) + ": " + error.what());
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   ~ThreadBackend() override {
     bool stuck = false;

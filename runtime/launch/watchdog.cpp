@@ -1,11 +1,12 @@
 #include "runtime/launch/watchdog.hpp"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <utility>
+
+#include "base/posix/signals_blocked.hpp"
 
 namespace sluice {
 namespace {
@@ -33,13 +34,8 @@ std::string seconds_text(std::chrono::milliseconds time) {
 Watchdog::Watchdog(WatchdogOptions options)
     : options_(completed(std::move(options))), last_progress_(Clock::now()) {
   if (options_.timeout.count() <= 0) return;
-  // Signals are for the thread that trains: the new one inherits a full mask.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;  // signals are for the thread that trains
   thread_ = std::thread([this] { watch(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Watchdog::~Watchdog() {

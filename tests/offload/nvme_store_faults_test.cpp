@@ -1,9 +1,11 @@
 // Faults below the store: each ends as promised, and none hangs.
 #include <gmock/gmock.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <fstream>
 
 #include "base/log.hpp"
@@ -240,6 +242,37 @@ INSTANTIATE_TEST_SUITE_P(Engines, NvmeStoreFaults,
                          [](const testing::TestParamInfo<IoEngine>& info) {
                            return info.param == IoEngine::kUring ? "Uring" : "Threads";
                          });
+
+TEST(NvmeStoreEngine, TheThreadsThatStartServe) {
+  const Scratch scratch;
+  NvmeOptions options = small_options(scratch);
+  options.engine = IoEngine::kThreads;
+  std::string logged;
+  set_log_sink([&](LogLevel level, std::string_view line) {
+    if (level == LogLevel::kWarning) logged += line;
+  });
+  {
+    const Faults faults("nvme.thread@3:error");
+    NvmeStore store(options);
+    const ExtentId extent = store.add("t", "x", 9000);
+    store.open();
+    EXPECT_THAT(store.description(), HasSubstr("2 threads"));
+    const Bytes written = Bytes::random(9000, 1);
+    Bytes got(9000);
+    store.write(extent, 0, written.data(), 9000).wait();
+    store.read(extent, 0, got.data(), 9000).wait();
+    EXPECT_EQ(got, written);
+  }
+  set_log_sink({});
+  EXPECT_THAT(logged, HasSubstr("the NVMe tier has 2 threads in place of"));
+  const Faults faults("nvme.thread@1:error");
+  NvmeStore store(options);
+  store.add("t", "x", 1);
+  EXPECT_THROW(store.open(), Error);
+  sigset_t blocked;
+  ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+  EXPECT_EQ(sigismember(&blocked, SIGTERM), 0);
+}
 
 TEST(NvmeStoreEngine, ThreadsServeWhereTheKernelRefusesIoUring) {
   const Scratch scratch;
