@@ -144,46 +144,47 @@ IoError none_readable(const std::string& dir, const std::string& problem) {
                  dir);
 }
 
+// The result of find() on rank 0, equal on every rank. `error`: of an exception; else empty.
+struct Found {
+  std::string text, error;
+};
+
+template <class Find>
+Found find_on_rank_0(Communicator& comm, const Find& find) {
+  Found found;
+  if (comm.rank() == 0) {
+    try {
+      found.text = find();
+    } catch (const std::exception& failure) {
+      found.error = error_chain(failure);
+    }
+  }
+  return {exchange_text(comm, found.text).front(), exchange_text(comm, found.error).front()};
+}
+
 // The newest checkpoint that rank 0 sees, equal on every rank; nullopt: none was ever complete.
 std::optional<std::string> find_newest(const std::string& dir, FileSystem& files,
                                        Communicator& comm,
                                        const std::vector<std::string>& refused) {
-  std::string found;
-  std::string error;
-  if (comm.rank() == 0) {
-    try {
-      NewestComplete newest = newest_complete(files, dir, Trust::kManifest, refused);
-      std::erase_if(newest.refused, [&](const Refusal& refusal) {  // logged before
-        return std::find(refused.begin(), refused.end(), refusal.name) != refused.end();
-      });
-      error = note_refusals(files, dir, newest);
-      found = newest.path.value_or("");
-    } catch (const std::exception& failure) {
-      error = error_chain(failure);
-    }
-  }
-  const std::string problem = exchange_text(comm, error).front();
-  found = exchange_text(comm, found).front();
-  if (!found.empty()) return found;
-  if (problem.empty() && refused.empty()) return std::nullopt;
-  throw none_readable(dir, problem.empty() ? " (see above)" : ": " + problem);
+  const Found found = find_on_rank_0(comm, [&] {
+    NewestComplete newest = newest_complete(files, dir, Trust::kManifest, refused);
+    std::erase_if(newest.refused, [&](const Refusal& refusal) {  // logged before
+      return std::find(refused.begin(), refused.end(), refusal.name) != refused.end();
+    });
+    const std::string damage = note_refusals(files, dir, newest);
+    if (!damage.empty()) throw Error(damage);
+    return newest.path.value_or("");
+  });
+  if (!found.text.empty()) return found.text;
+  if (found.error.empty() && refused.empty()) return std::nullopt;
+  throw none_readable(dir, found.error.empty() ? " (see above)" : ": " + found.error);
 }
 
 // The checkpoint directory that `from` names, equal on every rank. Rank 0 checks its files.
 std::string find_named(const std::string& from, FileSystem& files, Communicator& comm) {
-  std::string found;
-  std::string error;
-  if (comm.rank() == 0) {
-    try {
-      found = open_checkpoint(files, from).path();
-    } catch (const std::exception& failure) {
-      error = error_chain(failure);
-    }
-  }
-  const std::string problem = exchange_text(comm, error).front();
-  found = exchange_text(comm, found).front();
-  if (problem.empty()) return found;
-  throw IoError("--resume " + from + ": " + problem, from);
+  const Found found = find_on_rank_0(comm, [&] { return open_checkpoint(files, from).path(); });
+  if (found.error.empty()) return found.text;
+  throw IoError("--resume " + from + ": " + found.error, from);
 }
 
 }  // namespace
@@ -215,18 +216,13 @@ void check_resume(FileSystem& files, const ResumeRequest& request) {
 }
 
 std::int64_t newest_step(const std::string& dir, FileSystem& files, Communicator& comm) {
-  std::int64_t step = -1;
-  if (comm.rank() == 0) {
-    try {
-      const NewestComplete newest = newest_complete(files, dir, Trust::kManifest);
-      if (newest.path) {
-        step = open_checkpoint(files, *newest.path, OpenCheck::kManifest).manifest().step;
-      }
-    } catch (const std::exception&) {
-      step = -1;  // the later read reports the error
-    }
-  }
-  return std::stoll(exchange_text(comm, std::to_string(step)).front());
+  const Found step = find_on_rank_0(comm, [&] {
+    const NewestComplete newest = newest_complete(files, dir, Trust::kManifest);
+    if (!newest.path) return std::string("-1");
+    return std::to_string(
+        open_checkpoint(files, *newest.path, OpenCheck::kManifest).manifest().step);
+  });
+  return step.error.empty() ? std::stoll(step.text) : -1;  // the later read reports the error
 }
 
 void check_same_run(const ResumeRequest& request, const RunState& saved, const std::string& path) {
