@@ -81,11 +81,6 @@ std::size_t wire_of(const Op& op) {
                                        : static_cast<int>(op.lane));
 }
 
-// Whether the operation may go on after OpHandler::run().
-bool goes_on(const Op& op) {
-  return op.lane == Lane::kComm || op.lane == Lane::kPipe || op.lane == Lane::kDisk;
-}
-
 Ticket run_here(const Op& op, OpHandler& handler) {
   try {
     return handler.run(op);
@@ -134,7 +129,7 @@ void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
     } else {
       tickets[i] = submit(program, i, handler, lanes, tickets, timing);
     }
-    if (goes_on(op) && handler.watches_end(op)) {
+    if (goes_on(op.lane) && handler.watches_end(op)) {
       lanes.when_done(wire_of(op), tickets[i], [&timing, &handler, &op] {
         timing.lane_end_us = now_us();
         handler.completed(op);

@@ -32,6 +32,11 @@ class OpHandler {
   virtual void completed(const Op& /*op*/) {}
 };
 
+// Whether an operation of the lane may go on after OpHandler::run().
+[[nodiscard]] constexpr bool goes_on(Lane lane) {
+  return lane == Lane::kComm || lane == Lane::kPipe || lane == Lane::kDisk;
+}
+
 // Times of an operation, in microseconds of a steady clock.
 struct OpTiming {
   std::int64_t wait_us = 0;   // the executing thread starts to wait for `waits`

@@ -5,13 +5,6 @@
 #include "runtime/program/executor.hpp"
 
 namespace sluice {
-namespace {
-
-bool may_go_on(Lane lane) {
-  return lane == Lane::kComm || lane == Lane::kPipe || lane == Lane::kDisk;
-}
-
-}  // namespace
 
 // By the first operation that runs on the thread. Comm and pipe may run on the executing thread,
 // which has its name before.
@@ -32,7 +25,7 @@ void OpRanges::wait_begins(const Op& op) { ranges_.push("wait for " + describe(o
 void OpRanges::begin(const Op& op, bool followed) {
   name_thread(op.lane);
   const std::string text = describe(op);
-  if (followed && may_go_on(op.lane)) {
+  if (followed && goes_on(op.lane)) {
     const std::uint64_t range = ranges_.start(text);
     const std::lock_guard lock(mutex_);
     under_way_[&op] = range;
