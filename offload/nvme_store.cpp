@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <map>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/posix/host_name.hpp"
 #include "offload/image_size.hpp"
 #include "offload/nvme_store_impl.hpp"
 
@@ -128,9 +128,7 @@ std::uint64_t NvmeStore::Impl::layout_hash() const {
 }
 
 SwapHeader NvmeStore::Impl::header(std::size_t file) const {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  SwapHeader result{options.image ? image_id : options.run_id, host.data()};
+  SwapHeader result{options.image ? image_id : options.run_id, host_name()};
   result.pid = static_cast<std::uint32_t>(::getpid());
   result.rank = static_cast<std::uint32_t>(options.rank);
   result.file = static_cast<std::uint32_t>(file);

@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
+#include "base/posix/host_name.hpp"
 #include "base/posix/io_error.hpp"
 
 namespace sluice {
@@ -87,9 +88,7 @@ bool LockFile::take(const std::string& path, std::chrono::milliseconds wait) {
 
 void LockFile::sign(const std::string& work) const {
   check(held(), "a lock is signed by who holds it");
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  const std::string text = work + "\n" + std::to_string(::getpid()) + "\n" + host.data() + "\n";
+  const std::string text = work + "\n" + std::to_string(::getpid()) + "\n" + host_name() + "\n";
   std::int64_t offset = 0;
   int error = ::ftruncate(descriptor_.get(), 0) == 0 ? 0 : errno;
   if (error == 0) error = write_fully_at(descriptor_.get(), std::as_bytes(std::span(text)), offset);

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
+#include "base/posix/host_name.hpp"
 #include "configs/derived.hpp"
 #include "configs/validate.hpp"
 #include "kernels/cpu/parallel.hpp"

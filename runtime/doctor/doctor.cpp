@@ -8,6 +8,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/posix/host_name.hpp"
 #include "kernels/cpu/parallel.hpp"
 #include "runtime/bench/adam_bench.hpp"
 #include "runtime/doctor/disk_rates.hpp"
@@ -43,7 +44,7 @@ class Examination {
     report_.facts.gpu_fault = input_.gpu_fault;
     report_.facts.gpu_remedy = input_.gpu_remedy;
     report_.disk = read_disk_facts(input_.nvme_path);
-    rates_.host = rates_host();
+    rates_.host = host_name();
     rates_.measured_at = now_utc();
     rates_.quick = input_.quick;
     rates_.threads = input_.threads;

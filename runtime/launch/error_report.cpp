@@ -1,8 +1,5 @@
 #include "runtime/launch/error_report.hpp"
 
-#include <unistd.h>
-
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -12,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/posix/atomic_file.hpp"
+#include "base/posix/host_name.hpp"
 #include "base/thread_rank.hpp"
 #include "runtime/launch/stop_signal.hpp"
 
@@ -32,12 +30,6 @@ bool leave_report(const ErrorReport& report) noexcept {
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
-}
 
 ErrorReport make_error_report(std::string message, int exit_code, bool secondary) {
   return {.rank = thread_rank(),

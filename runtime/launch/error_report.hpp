@@ -29,8 +29,6 @@ struct ErrorReport {
   std::string message = {};
 };
 
-[[nodiscard]] std::string host_name();
-
 // A report of the calling thread's rank (base/thread_rank.hpp), with this host and the current
 // time.
 [[nodiscard]] ErrorReport make_error_report(std::string message, int exit_code, bool secondary);

@@ -11,6 +11,7 @@
 #include "base/host_faults.hpp"
 #include "base/job_secret.hpp"
 #include "base/plain_lines.hpp"
+#include "base/posix/host_name.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/launch/process_environment.hpp"
 #include "runtime/launch/rank_env.hpp"

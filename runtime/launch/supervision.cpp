@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/posix/host_name.hpp"
 #include "base/posix/io_error.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/observe/terminal.hpp"

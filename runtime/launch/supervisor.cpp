@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/posix/host_name.hpp"
 #include "runtime/launch/hosts/agent.hpp"
 #include "runtime/launch/stop_signal.hpp"
 

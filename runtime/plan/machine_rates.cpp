@@ -1,8 +1,5 @@
 #include "runtime/plan/machine_rates.hpp"
 
-#include <unistd.h>
-
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/posix/atomic_file.hpp"
+#include "base/posix/host_name.hpp"
 #include "base/posix/io_error.hpp"
 
 namespace sluice {
@@ -28,12 +26,6 @@ std::string environment(const char* name) {
 
 }  // namespace
 
-std::string rates_host() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
-  return name.data();
-}
-
 std::string machine_rates_path() {
   if (const std::string path = environment(kVariable); !path.empty()) return path;
   std::string cache = environment("XDG_CACHE_HOME");
@@ -46,7 +38,7 @@ std::string machine_rates_path() {
     }
     cache = home + "/.cache";
   }
-  return cache + "/sluice/rates-" + rates_host() + ".json";
+  return cache + "/sluice/rates-" + host_name() + ".json";
 }
 
 void write_machine_rates(const MachineRates& rates, const std::string& path) {

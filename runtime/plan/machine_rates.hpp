@@ -116,10 +116,9 @@ struct MachineRates {
   std::map<std::string, std::string> not_measured;  // field, "gemm_flops.bf16", to the reason
 };
 
-// SLUICE_RATES, else $XDG_CACHE_HOME/sluice/rates-<host>.json, else ~/.cache/sluice/... Throws
-// ConfigError if none of the variables is set.
+// SLUICE_RATES, else $XDG_CACHE_HOME/sluice/rates-<host_name()>.json, else ~/.cache/sluice/...
+// Throws ConfigError if none of the variables is set.
 [[nodiscard]] std::string machine_rates_path();
-[[nodiscard]] std::string rates_host();  // <host> in the file name
 
 [[nodiscard]] std::string machine_rates_json(const MachineRates& rates);
 // `source` names the text in errors. Ignores unknown fields. Throws IoError for text that is not

@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/log_level.hpp"
-#include "runtime/launch/error_report.hpp"
+#include "base/posix/host_name.hpp"
 #include "runtime/observe/terminal.hpp"
 #include "runtime/run/step_meter.hpp"
 #include "runtime/run/step_trace.hpp"

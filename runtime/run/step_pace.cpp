@@ -4,8 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "base/posix/host_name.hpp"
 #include "parallel/comm/text_exchange.hpp"
-#include "runtime/launch/error_report.hpp"
 
 namespace sluice {
 namespace {

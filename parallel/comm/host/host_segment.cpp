@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/posix/host_name.hpp"
 
 namespace sluice {
 namespace {
@@ -100,12 +101,10 @@ std::uint64_t process_start(int process) {
 }
 
 std::string host_identity() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
   std::getline(file, boot);
-  return std::string(name.data()) + " " + boot + " " + link_target("/proc/self/ns/pid");
+  return host_name() + " " + boot + " " + link_target("/proc/self/ns/pid");
 }
 
 }  // namespace sluice

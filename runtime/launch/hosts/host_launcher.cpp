@@ -14,6 +14,7 @@
 #include "base/index.hpp"
 #include "base/job_secret.hpp"
 #include "base/plain_lines.hpp"
+#include "base/posix/host_name.hpp"
 #include "base/posix/io_error.hpp"
 #include "runtime/launch/process_environment.hpp"
 #include "runtime/launch/rank_env.hpp"

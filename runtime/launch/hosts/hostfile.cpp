@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
-#include "runtime/launch/error_report.hpp"
+#include "base/posix/host_name.hpp"
 
 namespace sluice {
 namespace {

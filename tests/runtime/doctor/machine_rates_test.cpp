@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/posix/host_name.hpp"
 #include "tests/runtime/doctor/scratch.hpp"
 
 namespace sluice {
@@ -172,7 +173,7 @@ TEST(MachineRates, FoundByEnvironmentOrHome) {
   ::unsetenv("XDG_CACHE_HOME");
   ::setenv("HOME", scratch.path("home").c_str(), 1);
   const std::string at_home =
-      scratch.path("home") + "/.cache/sluice/rates-" + rates_host() + ".json";
+      scratch.path("home") + "/.cache/sluice/rates-" + host_name() + ".json";
   EXPECT_EQ(machine_rates_path(), at_home);
   EXPECT_FALSE(find_machine_rates());
   write_machine_rates(sample(), at_home);

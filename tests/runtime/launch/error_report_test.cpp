@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/posix/host_name.hpp"
 #include "tests/runtime/launch/launched_job.hpp"
 
 namespace sluice {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
-#include "runtime/launch/error_report.hpp"
+#include "base/posix/host_name.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 
 namespace sluice {

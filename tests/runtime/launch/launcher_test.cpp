@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
-#include "runtime/launch/error_report.hpp"
+#include "base/posix/host_name.hpp"
 #include "tests/runtime/launch/launched_job.hpp"
 
 namespace sluice {
