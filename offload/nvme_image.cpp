@@ -248,7 +248,7 @@ Ticket NvmeStore::commit_image(std::int64_t step, int place, std::string state) 
   Impl& impl = *impl_;
   check(impl.state == Impl::State::kOpen && impl.record_bytes > 0 && (place == 0 || place == 1),
         "the image of an open store is committed");
-  check(std::ssize(state) <= kImageStateBytes, "what is kept beside an image's extents is small");
+  check(std::ssize(state) <= kImageStateBytes, "the image's text is at most kImageStateBytes");
   ImageRecord image{.id = impl.image_id,
                     .rank = static_cast<std::uint32_t>(impl.options.rank),
                     .layout_hash = impl.layout_hash(),

@@ -168,21 +168,22 @@ struct ShardShape {
 [[nodiscard]] constexpr int owned_shards(const ShardShape& shape) {
   return owns_whole_groups(shape) ? shape.dp : 1;
 }
-// Number of owned elements, from the first on, whose states are and are updated on the device.
+// Number of the first owned elements whose optimizer states live on the device. The device updates
+// them.
 [[nodiscard]] std::int64_t device_elems(const ShardShape& shape, int g);
 // Number of owned elements whose states are off the device, on optimizer_tier().
 [[nodiscard]] inline std::int64_t off_device_elems(const ShardShape& shape, int g) {
   return is_frozen(shape, g) ? 0 : owned_elems(shape, g) - device_elems(shape, g);
 }
 
-// The tier of the group's master weights and moments, but for those that stay on the device.
+// Tier of the group's off-device master weights and moments. The first device_elems() elements stay
+// on the device.
 [[nodiscard]] constexpr Tier optimizer_tier(const ShardShape& shape, int g) {
   return nth(shape.groups, g).states_on_host ? Tier::kHost : shape.placement.optimizer;
 }
-// Chooses the groups with states_on_host, so that they have at most this share of the elements off
-// the device: the first group, with early updates more of the first ones, and others in turn with
-// those on NVMe, so that transfers are spread over the step. Chooses none unless the optimizer is
-// on NVMe.
+// Sets states_on_host on whole groups, up to `host_fraction` of the off-device elements. The first
+// group comes first (with early updates, several first groups). The others alternate with NVMe
+// groups, which spreads transfers over the step. Does nothing unless the optimizer is on NVMe.
 void share_states(ShardShape& shape, double host_fraction);
 
 // The tier of a resident group's full parameters, or of another group's shard.

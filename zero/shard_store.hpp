@@ -4,9 +4,9 @@
 // NVMe store under memory.nvme. The constructor takes all bytes; reads and writes allocate at most
 // a few MiB. Arrays on the device belong to the engine (runtime/engine/group_store).
 //
-// A row may have two places for its chunks (StateRow::second_elems). One of them is current. On
-// NVMe swap_places() makes the other one current, for all chunks that have two; on the host
-// swap_place() does for one chunk of a group.
+// A row may have two places for its chunks (StateRow::second_elems). One of them is current.
+// swap_places() makes the other place current for all NVMe chunks with two places. swap_place()
+// does so for one chunk on the host.
 //
 // read() and write() may be called from several threads, for ranges that do not overlap. All other
 // calls belong to the engine's thread while no program runs. ZeRO-Infinity, section 6.

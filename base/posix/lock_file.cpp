@@ -74,7 +74,8 @@ bool LockFile::take(const std::string& path, std::chrono::milliseconds wait) {
     if (error == 0 && is_named(lock.descriptor.get(), path)) {
       path_ = path;
       descriptor_ = std::move(lock.descriptor);
-      // Left by somebody who was killed: makes place for one that can be signed, if it may.
+      // The lock file belongs to a dead owner and cannot be rewritten. Removes it, if permitted,
+      // and takes a new file.
       if (!lock.foreign || ::unlink(path.c_str()) != 0) return true;
       release();
       continue;

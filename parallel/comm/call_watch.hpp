@@ -1,4 +1,5 @@
-// Told of a thread's calls of NCCL communicators, for times. In the CUDA module.
+// Observer of NCCL calls: called before the first and after the last message of each call on this
+// thread. Used to time calls.
 #pragma once
 
 namespace sluice {
@@ -11,7 +12,7 @@ class CallWatch {
   virtual void ends() = 0;    // behind the last message
 };
 
-// Of the calling thread; null: nobody is told.
+// The observer of the calling thread. Null: calls are not observed.
 inline CallWatch*& call_watch() {
   thread_local CallWatch* watch = nullptr;
   return watch;

@@ -61,10 +61,12 @@ c10::intrusive_ptr<c10d::Store> connect_tcp(const CommOptions& options,
     return server;
   }
   if (!wait_for_listener(options.master_addr, options.master_port, deadline)) {
-    throw CommError(describe(options) + ": nobody serves the rendezvous at " + place(options) +
-                        " " + waited(options) +
-                        "; check that rank 0 runs and that MASTER_ADDR and MASTER_PORT are its",
-                    /*secondary=*/true);
+    throw CommError(
+        describe(options) + ": nobody serves the rendezvous at " + place(options) + " " +
+            waited(options) +
+            "; check that rank 0 runs, and that MASTER_ADDR and MASTER_PORT are rank 0's "
+            "address and port",
+        /*secondary=*/true);
   }
   store.timeout = left_until(deadline);
   return c10::make_intrusive<c10d::TCPStore>(options.master_addr, store);

@@ -272,8 +272,8 @@ int run_ranks_as_threads(const TrainCommand& command, const LoadedConfig& config
         return train_rank(command, config, place, process,
                           [&] { return std::move(*std::exchange(comms_of(rank), {})); });
       },
-      // A rank that had taken its communicators has left the groups with them, which fails the
-      // others.
+      // Fails the other ranks' collectives. If the rank had already taken its communicators, their
+      // destruction has done so.
       [&](int rank) { comms_of(rank).reset(); });
 }
 

@@ -19,7 +19,7 @@ const StateTable& EnginePrograms::states() const {
   for (const Program* program : all()) {
     if (!program->states.rows.empty()) return program->states;
   }
-  throw Error("no program of an engine says what the rank holds");
+  throw Error("no program of this engine has a state table");
 }
 
 EnginePrograms write_programs(const EngineSetup& setup) {

@@ -126,10 +126,11 @@ std::optional<ImageVersion> open_image(TierStore& tiers, Communicator& comm,
   const std::string line = "--resume auto: the image in offload.nvme_path ";
   const bool is_lost = !choice.why_not.empty() && !choice.is_older && !choice.had_begun;
   if (is_lost && request.checkpoint < 0) {
-    throw IoError(line + "cannot be used (" + choice.why_not +
-                      "), and there is no checkpoint to go on from instead; put that right, or "
-                      "remove the folders' *.swap files to start anew",
-                  "");
+    throw IoError(
+        line + "cannot be used (" + choice.why_not +
+            "), and no checkpoint exists. Repair the cause, or remove the *.swap files in "
+            "offload.nvme_path to start from step 0",
+        "");
   }
   if (comm.rank() == 0 && !choice.why_not.empty()) {
     if (!is_lost) {

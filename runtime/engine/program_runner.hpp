@@ -1,10 +1,10 @@
 // Executes one program at a time: hands each operation to its handler on the thread of its lane,
 // tells the watchdog what the rank does, and orders copies after the compute stream.
 //
-// On a GPU whose copies run beside it, the executing thread stays few units ahead of the GPU. A
-// driver has room for about a thousand kernels. A thread that finds none waits within the driver,
-// and every call of the threads that copy waits with it: on an H200 early updates in layer order
-// began 1.1 s late for that reason (docs/benchmarks-gpu.md).
+// On a GPU with copies on other threads, the executing thread enqueues at most a few units ahead of
+// the GPU. A driver has room for about a thousand kernels. A thread that finds none waits within
+// the driver, and every call of the threads that copy waits with it: on an H200 early updates in
+// layer order began 1.1 s late for that reason (docs/benchmarks-gpu.md).
 //
 // After an exception all communicators of the rank are aborted and the lanes have stopped; nothing
 // can be executed any more.

@@ -1,5 +1,5 @@
-// What of the model's states a rank saves and restores, in terms that no layout changes: runs of
-// the flattened elements of named parameters. Padding is in none of them. Pure; thread-safe.
+// The element ranges of named parameters that a rank saves and restores. Ranges do not depend on
+// the parallel layout and contain no padding. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct StatePiece {
   }
 };
 
-// All that the rank owns, in the order of groups and tensors: what it has to be given back. In
-// stage 0 that is everything. `plan` and `table`: of a model of this spec.
+// All elements that the rank owns, in the order of groups and tensors. A restore must write all of
+// them. In stage 0 a rank owns all elements. `plan` and `table`: of a model of this spec.
 [[nodiscard]] std::vector<StatePiece> owned_pieces(const ModelSpec& spec, const StepPlan& plan,
                                                    const StateTable& table, int dp_rank);
 

@@ -37,9 +37,9 @@ struct LaunchRequest {
 };
 
 struct LaunchResult {
-  int exit_code = 0;  // that of the rank that failed first (5 where a signal ended it), or 130
-                      // after SIGINT, SIGTERM or SIGHUP, unless a rank then tells of a failure, and
-                      // where the ranks stopped of themselves
+  // The code of the rank that failed first (5 if a signal killed that rank). 130 if a signal or the
+  // ranks themselves stopped the run and no rank failed.
+  int exit_code = 0;
   bool worth_restarting = false;  // a rank failed, all are gone, and it need not fail again
   bool output_lost = false;       // standard output did not take all that the ranks printed
   std::string cause = {};         // "rank 1 on host7 failed: ..."; empty: no rank failed

@@ -1,5 +1,5 @@
-// Told of the operations of a program while the program runs: for profilers. Calls come from the
-// threads that run the operations, so an implementation is thread-safe.
+// Observer of a program's operations, for profilers. Called on the thread that runs the operation,
+// so implementations are thread-safe.
 #pragma once
 
 #include <string>

@@ -33,8 +33,9 @@ void add_companions(const TokenizerSource& source, TokenizerRecord& record) {
   }
 }
 
-// The template's text, behind a line for each token that it uses and that its reader would not know
-// by the same name: the tokenizer_config.json beside the run's template is no file of a checkpoint.
+// The template's text, preceded by one line per special token that the template uses and the saved
+// tokenizer does not define. A checkpoint does not store the tokenizer_config.json next to the
+// template.
 std::string with_tokens(const ChatTemplateSource& used, const ChatTemplateSource& known) {
   std::string lines;
   for (const auto& [name, token] : used.tokens.items()) {

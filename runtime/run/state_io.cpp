@@ -137,7 +137,7 @@ void check_same_model(const ModelSpec& spec, const Checkpoint& checkpoint) {
   const std::string difference = difference_of(here, there);
   if (difference.empty()) return;
   throw ConfigError("--resume: " + checkpoint.path() + " is of another model: " + difference +
-                    "; resume with the model: it was trained with (the checkpoint keeps its "
+                    "; resume with the checkpoint's own model (the checkpoint keeps its "
                     "configuration), or start anew with --resume never and another checkpoint.dir");
 }
 

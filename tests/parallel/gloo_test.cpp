@@ -89,7 +89,8 @@ TEST(Gloo, SaysThatNobodyServes) {
   EXPECT_EQ(
       refusal({.rank = 1, .size = 2, .master_port = std::stoi(port), .timeout = milliseconds{300}}),
       "group world, rank 1 of 2: nobody serves the rendezvous at 127.0.0.1:" + port +
-          " within 300 ms; check that rank 0 runs and that MASTER_ADDR and MASTER_PORT are its");
+          " within 300 ms; check that rank 0 runs, and that MASTER_ADDR and MASTER_PORT are "
+          "rank 0's address and port");
 }
 
 // Started with these set, the test program is rank 1 of a group and nothing else.

@@ -89,7 +89,7 @@ void InputOps::move(const Op& op) {
   std::int64_t left = there.bytes;
   for (const auto& [device, bytes] : moves_[run_.index_of(op)]) {
     left -= bytes;
-    check(left >= 0, "what a unit keeps is what its profile said");
+    check(left >= 0, "the unit saved more bytes than its profile says");
     if (op.kind == OpKind::kSaveInput) {
       copies_->to_host(host, device, bytes);
     } else {
@@ -97,7 +97,7 @@ void InputOps::move(const Op& op) {
     }
     host += bytes;
   }
-  check(left == 0, "all that a unit keeps travels");
+  check(left == 0, "the unit saved fewer bytes than its profile says");
 }
 
 }  // namespace sluice

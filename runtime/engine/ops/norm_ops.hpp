@@ -9,8 +9,9 @@
 // are enqueued behind the decision, and the host reads it at the end of the program.
 //
 // The gradients of a group that is updated in the backward are gone by then. decide_group() sums
-// their squares before, and decides on that group's update alone. Ranks that hold the same elements
-// decide alike, by the same gradients: each knows only its own losses.
+// their squares before, and decides on that group's update alone. The decision uses only the
+// group's gradients. Ranks that hold the same gradients therefore decide alike. Losses are not
+// used, because each rank knows only its own.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -97,8 +97,8 @@ void OpClock::read() {
   if (steps_ > 1) read(norm_, times_.size(), 1 - turn_);
 }
 
-// An operation whose events have not completed keeps the host's times. So does one that runs now,
-// whose end is that of an earlier step.
+// An operation whose events have not completed keeps the host's times. The operation that runs now
+// keeps them too: its end event was recorded in an earlier step.
 void OpClock::read(std::size_t first, std::size_t end, int turn) {
   const auto t = static_cast<std::size_t>(turn);
   const DeviceEvent& base = *base_[t];

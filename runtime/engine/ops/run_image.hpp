@@ -25,9 +25,9 @@ class RunImage {
   RunImage(TierStore* tiers, Communicator& world, const ImageRequest& request);
 
   [[nodiscard]] bool keeps() const;
-  // The version the engine went on from.
+  // The image version that this run resumed from; empty: the run did not resume from an image.
   [[nodiscard]] const std::optional<ImageVersion>& found() const { return found_; }
-  // What the run keeps beside its states: committed together with them.
+  // Text that each commit stores beside the states (the run's manifest).
   void set_state(std::string state) { state_ = std::move(state); }
   // The states as they are now are those after `step`. REQUIRES: keeps(), updates are written.
   [[nodiscard]] Ticket commit(std::int64_t step);

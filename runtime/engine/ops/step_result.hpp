@@ -1,4 +1,4 @@
-// What a training step is told and what it answers. Values.
+// Input and result of one training step. Value types.
 #pragma once
 
 #include <cmath>

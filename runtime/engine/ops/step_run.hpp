@@ -1,5 +1,5 @@
-// The program that runs, or ran last: what it is run for, and what it has found so far. Written on
-// the executing thread; lanes read `program` and `mode`.
+// State of the program that runs, or ran last: its purpose (mode, step, batch size) and its results
+// so far. Written on the executing thread; lanes read `program` and `mode`.
 #pragma once
 
 #include <cstddef>

@@ -12,7 +12,7 @@ void TierCopies::bring(DevicePtr from, std::int64_t elems, const Use& use) {
   if (copies_->is_host()) return use(reinterpret_cast<const float*>(from.address()), 0, elems);
   check(!bounce_.empty(), "a program that adds on the host has a bounce buffer");
   const std::int64_t at_once = std::ssize(bounce_) / 2 / kWidth;
-  // The half that a piece goes to was last read by use() of the piece before the one before.
+  // Two halves alternate. Piece n overwrites the half of piece n-2, whose use() has returned.
   const auto half = [&](std::int64_t first) {
     return reinterpret_cast<float*>(bounce_.data()) + first / at_once % 2 * at_once;
   };

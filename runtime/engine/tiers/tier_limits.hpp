@@ -16,8 +16,9 @@ inline constexpr std::int64_t kBounceBytes = std::int64_t{8} << 20;
 
 // A former run's image on NVMe (offload.image).
 struct ImageRequest {
-  bool look = false;             // false: whatever is there is removed,
-  bool spare = false;            // or, where a run could go on from it, an IoError
+  bool look = false;  // search for an image; false: the files of a former run are removed
+  // With look false: throw IoError instead of removing an image that a run could resume from.
+  bool spare = false;
   std::int64_t checkpoint = -1;  // step of the newest; an older image is not taken
 };
 

@@ -169,22 +169,30 @@ std::string find_op_fault(const Program& program, std::size_t i) {
   if (op.chunk >= 0 && nth(program.chunks, op.chunk).group != op.group) {
     return "is of another group than its chunk";
   }
-  if (op.ahead && op.kind != OpKind::kReadStates) return "comes ahead of nothing";
+  if (op.ahead && op.kind != OpKind::kReadStates) {
+    return "is marked `ahead`, but only ReadStates can be";
+  }
   if (op.in_backward && (op.kind != OpKind::kUpdate || op.chunk >= 0)) {
     return "updates nothing in the backward";
   }
   const bool speculated = op.chunk >= 0 && nth(program.chunks, op.chunk).speculated;
-  if (op.kind == OpKind::kCommit && !program.image) return "commits what is no image";
-  if (op.kind == OpKind::kMeet && !program.image) return "meets without a reason";
-  if (op.speculative && (op.ahead || !speculated)) {
-    return "speculates on what is not to be";
+  if (op.kind == OpKind::kCommit && !program.image) {
+    return "commits, but the program has no image";
   }
-  if (!slots_fit(program, op)) return "works in another's slot";
+  if (op.kind == OpKind::kMeet && !program.image) {
+    return "is a Meet, but the program has no image";
+  }
+  if (op.speculative && (op.ahead || !speculated)) {
+    return "is speculative, but its chunk is not";
+  }
+  if (!slots_fit(program, op)) return "uses a slot of the wrong tag or group";
   if (adds_to_rounded(program, op)) return "adds to gradients that were rounded";
   if (op.lane != lane_of(op)) return "is on the wrong lane";
-  if (op.lane == Lane::kPipe && !op.waits.empty()) return "waits, and is started at once";
+  if (op.lane == Lane::kPipe && !op.waits.empty()) {
+    return "is on the pipe lane and has waits; pipe operations start at once";
+  }
   if (op.split && (op.kind != OpKind::kBackward || !op.writes.empty())) {
-    return "makes gradients of weights that it leaves to another";
+    return "is split, but writes weight gradients";
   }
   for (const OpId w : op.waits) {
     if (w < 0 || static_cast<std::size_t>(w) >= i) return "waits for what has not been issued";

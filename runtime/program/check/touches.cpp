@@ -53,7 +53,7 @@ void Touches::touch_bucket(int bucket, bool write) {
 }
 
 void Touches::fill(BufferId slot, Content content) {
-  if (slot < 0) return fault_.fail("has nowhere to put what it brings");
+  if (slot < 0) return fault_.fail("has no slot for its result");
   touch({Space::kSlot, slot, 0}, true);
   content_[slot] = {content, false};
 }
@@ -63,7 +63,7 @@ void Touches::take(BufferId slot, Content content) {
   touch({Space::kSlot, slot, 0}, false);
   const auto there = content_.find(slot);
   if (there == content_.end() || there->second.what != content) {
-    return fault_.fail("finds something else there");
+    return fault_.fail("reads a slot with other contents than it expects");
   }
   there->second.taken = true;
 }
@@ -73,7 +73,7 @@ void Touches::forget(BufferId slot) {
   const auto there = content_.find(slot);
   if (there == content_.end()) return;
   const bool passes_on = std::get<What>(there->second.what) != What::kInput;
-  if (passes_on && !there->second.taken) fault_.fail("frees what nobody took on");
+  if (passes_on && !there->second.taken) fault_.fail("frees a slot whose contents were never read");
   content_.erase(there);
 }
 

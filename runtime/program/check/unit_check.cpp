@@ -39,7 +39,7 @@ void UnitCheck::run_once(const Op& op) {
 void UnitCheck::cross(const Op& op) {
   run_once(op);
   if (is_send(op.kind) && to_send_.erase({op.kind, op.unit, op.micro_batch}) == 0) {
-    fault_.fail("sends what was not made");
+    fault_.fail("sends a message that no operation produced");
   }
 }
 
@@ -48,7 +48,9 @@ void UnitCheck::compute(const Op& op) {
   if (op.unit < 0) return;
   run_once(op);
   if (op.kind == OpKind::kBackwardWeights) {
-    if (halves_.erase({op.unit, op.micro_batch}) == 0) fault_.fail("has nothing to begin with");
+    if (halves_.erase({op.unit, op.micro_batch}) == 0) {
+      fault_.fail("is a BackwardWeights without its split Backward");
+    }
     return;
   }
   const bool back = op.kind == OpKind::kBackward;

@@ -55,8 +55,8 @@ ChunkRing::ChunkRing(ProgramBuilder& builder, const StepShape& shape)
     const std::int64_t owned = owned_elems(shape, g);
     nth(begins_, g) = static_cast<int>(program.chunks.size());
     const bool on_disk = optimizer_tier(shape, g) == Tier::kNvme;
-    // Beside states on NVMe those on the host take a slot only for weights or gradients. Then they
-    // take turns with those on NVMe, of which fewer are in the ring.
+    // With the optimizer on NVMe, a chunk whose states are on the host needs a ring slot only to
+    // stage weights or gradients. Such chunks share the ring with the NVMe chunks.
     const bool in_ring =
         on_disk || placement.optimizer == Tier::kHost || layout.weights >= 0 || layout.grads >= 0;
     for (std::int64_t at = owned - off_device_elems(shape, g); at < owned;) {

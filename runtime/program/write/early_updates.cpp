@@ -16,10 +16,9 @@ std::int64_t kept_read_bytes(const StepShape& shape, int g) {
 
 double backward_to_forward(const StepShape& shape) { return shape.recompute ? 3 : 2; }
 
-// On the host: the number of elements with which the load of the host, relative to the duration, is
-// equal in the forward of an unclipped step and in the step's last backward. More early updates
-// would wait for each other, those of the first units would come too late, and the next forward
-// would begin with their deferred updates.
+// Number of elements to update early on the host, so that the host is equally busy during the last
+// backward and during the next forward. With more early updates, the updates of the first units
+// finish too late for the next forward.
 std::int64_t balanced_on_host(const StepShape& shape, const std::vector<Chunk>& chunks) {
   double elems = 0;
   for (const Chunk& chunk : chunks) elems += static_cast<double>(chunk.elems);

@@ -43,10 +43,10 @@ bool finds_hole(StepShape shape, StepKind kind, const Program& taken) {
   return device_peak(write_with(shape, kind, HeadScratch::kTaken)) <= device_peak(taken);
 }
 
-// A GPU's scratch has many rows. Without slots of the same size beside it in the arena it is taken
-// only while the head runs, so that a backward's temporaries use the memory too. Where both forms
-// have one peak, that memory lets large temporaries find a hole. On the host the scratch is small,
-// and a slot costs no pages that the system has to make again.
+// On a GPU the head's scratch has many rows. If the arena has no other slot of that size, the
+// scratch is allocated only while the head runs, so backward temporaries can reuse its memory. At
+// equal peaks this form wins, because the free block also serves large temporaries. On the host the
+// scratch is small, and a slot costs no pages that the system has to make again.
 Program write_smaller(const StepShape& shape, StepKind kind) {
   if (!shape.on_gpu) return write_with(shape, kind, HeadScratch::kSlot);
   // An evaluation beside training has the arena of the training.

@@ -218,7 +218,7 @@ TEST(EngineImages, OfAnotherLayoutOlderOrPartlyGoneIsNotUsedAndNotLost) {
   EngineOptions other = options;
   other.zero.stage = 2;
   EXPECT_THAT(refusal(other), HasSubstr("another layout"));
-  EXPECT_THAT(refusal(other), HasSubstr("there is no checkpoint to go on from instead"));
+  EXPECT_THAT(refusal(other), HasSubstr("no checkpoint exists"));
   EngineOptions anew = options;  // as a run does that is not to resume
   anew.tiers.image.spare = true;
   EXPECT_THROW(run_world(anew, Wire::kLocal, [](int, Engine&) {}), IoError);
