@@ -183,7 +183,7 @@ std::string find_op_fault(const Program& program, std::size_t i) {
     return "is a Meet, but the program has no image";
   }
   if (op.speculative && (op.ahead || !speculated)) {
-    return "is speculative, but its chunk is not";
+    return "is speculative, but its chunk is not, or it runs ahead";
   }
   if (!slots_fit(program, op)) return "uses a slot of the wrong tag or group";
   if (adds_to_rounded(program, op)) return "adds to gradients that were rounded";
