@@ -118,12 +118,12 @@ Destination destination(const TrainCommand& command, const RunConfig& run) {
 }
 
 // Arguments for starting the ranks of this host.
-LaunchRequest launch_request(const TrainCommand& command, const LoadedConfig& config, int world) {
+LaunchRequest launch_request(const TrainCommand& command, const LoadedConfig& config) {
   LaunchRequest request;
   request.argv = command.argv;
   request.output_dir = config.run.output.dir;
   request.threads = config.run.launch.threads;
-  prepare_saving(config, command.resume, world, request);
+  prepare_saving(config, command.resume, request);
   return request;
 }
 
@@ -140,7 +140,8 @@ void end_trackers(const RunConfig& run, int exit_code) {
 
 int start_ranks(const TrainCommand& command, const LoadedConfig& config, const Destination& to,
                 const Argv& argv) {
-  LaunchRequest request = launch_request(command, config, to.world);
+  LaunchRequest request = launch_request(command, config);
+  request.stop_grace = stop_grace(config, command.resume, to.world);
   std::function<LaunchResult(const Argv&)> run;
   if (to.hosts.empty()) {
     const bool threads = config.run.launch.backend == Backend::kLocal;
@@ -304,11 +305,15 @@ int launch(const TrainCommand& command) {
   return start_ranks(command, config, to, argv);
 }
 
+// The launcher that started this decides when its ranks have had their time.
+constexpr std::chrono::hours kAgentStopGrace{24 * 30};
+
 // One host of several: its ranks, for the launcher that started this.
 int run_agent(const TrainCommand& command, const AgentPlace& place) {
   try {
     const LoadedConfig config = load_config(command.config, command.overrides);
-    LaunchRequest request = launch_request(command, config, place.world);
+    LaunchRequest request = launch_request(command, config);
+    request.stop_grace = kAgentStopGrace;
     request.agent = place;
     const char* master = std::getenv("MASTER_ADDR");
     const char* port = std::getenv("MASTER_PORT");

@@ -284,8 +284,8 @@ LaneSeconds hiding_tokens(const StepShape& shape, const Rates& rates,
   const auto busy_with = [&](int micro_batches) {
     StepShape other = shape;
     other.micro_batches = micro_batches;
-    // Of several micro-batches gradients may not pass, which changes no time, and in micro order
-    // they are stored in fp32.
+    // With several micro-batches in micro order, gradients do not pass and are stored in fp32.
+    // Whether gradients pass changes no time.
     pass_gradients(other);
     if (!other.layer_major) other.placement.gradients_dtype = DType::kFloat32;
     const Program program = write_train_step(other);

@@ -129,7 +129,7 @@ bool Checkpointing::save(const RunState& run, bool behind) {
   const std::string problem = begin();
   if (!problem.empty()) {
     conclude(problem);
-    took_.stall_ms = 1e3 * seconds_since(entered);
+    times_.stall_ms = 1e3 * seconds_since(entered);
     return false;
   }
   last_step_ = run.step;
@@ -139,14 +139,14 @@ bool Checkpointing::save(const RunState& run, bool behind) {
   if (!newest_.behind) {
     write_now();
     const bool saved = finish();
-    took_.stall_ms = 1e3 * seconds_since(entered);
+    times_.stall_ms = 1e3 * seconds_since(entered);
     return saved;
   }
   write_behind();
-  took_.stall_ms = 1e3 * seconds_since(entered);
+  times_.stall_ms = 1e3 * seconds_since(entered);
   if (comm_.rank() == 0) {
     log_info("checkpoint of step " + std::to_string(run.step) + ": the steps waited " +
-             seconds_text(1e-3 * took_.stall_ms) + "; " + format_bytes(all_bytes_) +
+             seconds_text(1e-3 * times_.stall_ms) + "; " + format_bytes(all_bytes_) +
              " are written behind them");
   }
   return true;
@@ -273,7 +273,7 @@ void Checkpointing::conclude(const std::string& error) {
   failure_ = error;
   succeeded_ = error.empty();
   if (succeeded_) {
-    took_.save_seconds = seconds_since(newest_.began);
+    times_.save_seconds = seconds_since(newest_.began);
     path_ = newest_.target.path();
   } else {
     last_step_ = -1;
@@ -287,9 +287,9 @@ void Checkpointing::conclude(const std::string& error) {
     return;
   }
   const std::string text = step + ": " + newest_.target.path() + " is complete, " +
-                           format_bytes(all_bytes_) + " in " + seconds_text(took_.save_seconds) +
+                           format_bytes(all_bytes_) + " in " + seconds_text(times_.save_seconds) +
                            (newest_.behind ? ", behind the steps" : "");
-  note("save", text, took_.save_seconds);
+  note("save", text, times_.save_seconds);
   log_info(text);
 }
 

@@ -66,7 +66,7 @@ class Checkpointing {
   // Why the last save failed, equal on every rank; empty: the save did not fail.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
-  // Path of the newest complete save; empty: none is.
+  // Path of the newest checkpoint that this run completed; empty: none yet.
   [[nodiscard]] const std::string& path() const { return path_; }
 
   // Names of unreadable checkpoints, which do not count towards checkpoint.keep.
@@ -79,8 +79,8 @@ class Checkpointing {
   }
   // How long steps waited for the last save, with the wait for the save before it; and how long the
   // last successful save took. 0: none.
-  [[nodiscard]] double stall_ms() const { return took_.stall_ms; }
-  [[nodiscard]] double save_seconds() const { return took_.save_seconds; }
+  [[nodiscard]] double stall_ms() const { return times_.stall_ms; }
+  [[nodiscard]] double save_seconds() const { return times_.save_seconds; }
   [[nodiscard]] std::int64_t host_bytes() const { return memory_.used_bytes(); }
 
  private:
@@ -117,9 +117,10 @@ class Checkpointing {
   std::string path_;
   std::vector<std::string> known_bad_;
   std::int64_t last_step_ = -1;
-  struct {
-    double stall_ms = 0, save_seconds = 0;
-  } took_;
+  struct SaveTimes {
+    double stall_ms = 0;      // stall_ms()
+    double save_seconds = 0;  // save_seconds()
+  } times_;
 
   // Declared last: the thread of part_ uses the other members.
   std::atomic<bool> ending_{false};

@@ -87,13 +87,13 @@ OtherPeaks other_peaks(std::span<const double> all, double tolerance) {
     }
     const bool fuller = fullest.rank > 0 && fullest.measured > first.measured * kFuller;
     const bool off_plan = furthest.error() > tolerance;
-    const bool is_one = fuller && off_plan && furthest.rank == fullest.rank;
+    const bool same_rank = fuller && off_plan && furthest.rank == fullest.rank;
     const std::string of_all = ", the fullest of " + counted(static_cast<int>(ranks), "rank");
-    if (fuller && !is_one) {
+    if (fuller && !same_rank) {
       said.fullest.push_back(line_of(kWatchedTiers.at(t), fullest, of_all));
     }
     if (off_plan) {
-      said.off_plan.push_back(line_of(kWatchedTiers.at(t), furthest, is_one ? of_all : ""));
+      said.off_plan.push_back(line_of(kWatchedTiers.at(t), furthest, same_rank ? of_all : ""));
     }
   }
   return said;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <future>
 #include <thread>
 
@@ -20,6 +21,20 @@ namespace {
 constexpr const char* kShape =
     " --set model.hidden=32 --set model.seq=32 --set train.eval_steps=0 --set launch.threads=1"
     " --set launch.backend=gloo --set train.steps=8 ";
+
+// One host, by hostfile. Its agent has not read the tokenizer, so the model's vocabulary is not
+// known there.
+TEST(HostsHere, ARunWhoseVocabularyIsTheTokenizersIsSaved) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  scratch.write("hosts", "127.0.0.1 slots=2\n");
+  const Finished run = run_program(scratch,
+                                   "train {}/tiny.yaml --nproc 2 --set output.dir={}/run "
+                                   "--set launch.hostfile={}/hosts" +
+                                       std::string(kShape));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("run/checkpoints/step-00000008"))) << run.output;
+}
 
 class Hosts : public ::testing::Test {
  protected:

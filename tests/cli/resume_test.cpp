@@ -327,7 +327,7 @@ TEST_F(Resume, AFullDiskIsReportedAndTheRunGoesOn) {
   }
 }
 
-// The end names no checkpoint that is not there.
+// The last lines do not name a checkpoint whose save failed.
 TEST_F(Resume, ASaveThatFailedIsNotNamedAtTheEnd) {
   const std::string one = "--set checkpoint.every=8 --set checkpoint.at_end=false";
   const Finished failed =

@@ -143,7 +143,7 @@ TEST_F(Resume, AStopLeavesTimeToCommitAnImage) {
                            " --set offload.image=true --set checkpoint.at_end=false"
                            " --set checkpoint.every=0";
   auto run = std::async(std::launch::async, [&] {
-    return train("run", sets, {{"SLUICE_FAILPOINTS", "engine.step@3:delay=11000"}});
+    return train("run", sets, {{"SLUICE_FAILPOINTS", "engine.step@3:delay=14000"}});
   });
   const Finished stopped = during(
       std::move(run), [&] { return scratch_.metrics("run").size() >= 2; },

@@ -83,7 +83,7 @@ class TestKit(unittest.TestCase):
         for name in ("parity", "nccl", "big"):
             failed, log = self.step(kit, name)
             self.assertTrue(failed, log)
-            self.assertIn("no run has a text of --only in its name: 9b", log)
+            self.assertIn("no compared or measured run has a text of --only in its name: 9b", log)
         self.assertIn("there is no sluice_test_cuda_kernels", self.step(kit, "kernels")[1])
 
     def test_a_fault_of_the_kit_fails_its_step_alone(self):

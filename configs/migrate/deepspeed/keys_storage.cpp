@@ -59,7 +59,7 @@ static void add_activation_keys(KeyTable& t) {
   t.key("partition_activations", kBool, "false", kNotNeeded,
         "parallel.sequence shards activations over tensor-parallel ranks");
   t.key("cpu_checkpointing", kBool, "false", kChanged,
-        "recompute.mode: full and offload.activations: host");
+        "if true: recompute.mode: full and offload.activations: host");
   t.key("contiguous_memory_optimization", kBool, "false", kNotNeeded,
         "activations of Sluice lie in one arena");
   t.key("number_checkpoints", kInt, "null", kNotNeeded,

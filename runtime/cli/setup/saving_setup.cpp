@@ -273,15 +273,20 @@ std::optional<MatmulType> resumed_matmul(const LoadedConfig& config, const std::
   }
 }
 
-void prepare_saving(const LoadedConfig& config, const std::string& resume, int world,
-                    LaunchRequest& request) {
-  constexpr std::int64_t kSlowDiskBytesPerMs = 50'000;
-  const bool saves = saving_options(config, resume).on;
-  if (!saves && !config.run.offload.image) return;
-  const std::int64_t bytes = checkpoint_bytes(config.run, {.world = world});
-  request.stop_grace = std::max(request.stop_grace, launch_timeout(config.run)) +
-                       std::chrono::milliseconds(bytes / kSlowDiskBytesPerMs);
-  if (!saves) return;
+std::chrono::milliseconds stop_grace(const LoadedConfig& config, const std::string& resume,
+                                     int world) {
+  constexpr std::int64_t kSlowDiskBytesPerMs = 50'000;  // 50 MB/s, of a busy network disk
+  const SavingOptions saving = saving_options(config, resume);
+  if (!saving.on && !config.run.offload.image) return LaunchRequest().stop_grace;
+  // A save that is under way ends before the last one begins.
+  const bool behind = saving.checkpoint.async && saving.checkpoint.every != SaveInterval{};
+  const std::int64_t bytes = checkpoint_bytes(config.run, {.world = world}) * (behind ? 2 : 1);
+  return std::max(LaunchRequest().stop_grace, launch_timeout(config.run)) +
+         std::chrono::milliseconds(bytes / kSlowDiskBytesPerMs);
+}
+
+void prepare_saving(const LoadedConfig& config, const std::string& resume, LaunchRequest& request) {
+  if (!saving_options(config, resume).on) return;
   // An agent's launcher on this host has said already when the run began.
   const auto begun =
       std::chrono::duration_cast<std::chrono::nanoseconds>(started().time_since_epoch());

@@ -1,6 +1,7 @@
 // The parts of checkpoint: and --resume that are decided and checked before a run starts.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -57,9 +58,13 @@ void check_folders_free(const LoadedConfig& config, const std::string& resume);
 [[nodiscard]] std::optional<MatmulType> resumed_matmul(const LoadedConfig& config,
                                                        const std::string& resume);
 
-// Gives a run that saves, or keeps an image, time for it after a stop: launch.timeout, and the time
-// of a slow disk for a checkpoint. Starts the time limit of a run that saves. `world`: all ranks.
-void prepare_saving(const LoadedConfig& config, const std::string& resume, int world,
-                    LaunchRequest& request);
+// How long the launcher waits after a stop: of a run that saves or keeps an image launch.timeout
+// and the time in which a slow disk writes a checkpoint, or two if one may be under way. `world`:
+// ranks of the job. REQUIRES: as engine_options.
+[[nodiscard]] std::chrono::milliseconds stop_grace(const LoadedConfig& config,
+                                                   const std::string& resume, int world);
+
+// Starts the time limit of a run that saves.
+void prepare_saving(const LoadedConfig& config, const std::string& resume, LaunchRequest& request);
 
 }  // namespace sluice

@@ -112,11 +112,10 @@ std::string ModelUse::find_non_finite(std::int64_t step) {
   const std::vector<double> all = setup_.world().all_gather_values({&mine, 1});
   const std::vector<std::string> places = exchange_text(setup_.world(), what);
   const auto first = std::min_element(all.begin(), all.end());
-  // The updates of the backward are not taken back.
-  const std::string after =
-      setup_.shape().updates_in_backward
-          ? " (in a second run of the step, after the updates of its backward)"
-          : "";
+  // The second run keeps the updates of the first run's backward.
+  const std::string after = setup_.shape().updates_in_backward
+                                ? " (the updates of the first run's backward were kept)"
+                                : "";
   if (*first == kNone) return "no unit: the values are finite when the step is run again" + after;
   return "rank " + std::to_string(first - all.begin()) + ", " + nth(places, first - all.begin()) +
          after;

@@ -17,14 +17,19 @@ void draw_out(const MemoryPlan& before, double rest, MemoryPlan& memory) {
   }
 }
 
-// A lane's work grows with every micro-batch, also where the first few run beside longer work of
-// another lane, so that the step does not grow yet.
-void draw_out(const TimeReport& before, double rest, TimeReport& time) {
+// Each micro-batch adds to a lane's work. The step may not grow at first, while another lane works
+// longer.
+void draw_out(const TimeReport& before, double rest, bool shared_cores, TimeReport& time) {
   time.step_s += rest * (time.step_s - before.step_s);
+  double on_cores = 0;  // of lanes that share a CPU's cores
   for (std::size_t lane = 0; lane < time.busy.size(); ++lane) {
     time.busy[lane] += rest * (time.busy[lane] - before.busy[lane]);
     time.step_s = std::max(time.step_s, time.busy[lane]);
+    const bool off_cores =
+        static_cast<Lane>(lane) == Lane::kDisk || static_cast<Lane>(lane) == Lane::kPipe;
+    if (!off_cores) on_cores += time.busy[lane];
   }
+  if (shared_cores) time.step_s = std::max(time.step_s, on_cores);
 }
 
 EngineOptions with_micro_batches(EngineOptions options, std::int64_t count) {
@@ -43,14 +48,20 @@ RunPlan Evaluator::evaluate(const EngineOptions& options) {
   const RunPlan before = plan(with_micro_batches(options, few));
   RunPlan drawn = plan(with_micro_batches(options, more));
   const auto rest = static_cast<double>(micro_batches - more) / static_cast<double>(more - few);
-  draw_out(before.time, rest, drawn.time);
   // In micro order further micro-batches need no memory; arena slots may get other offsets.
   const bool grows = options.train.accumulation_order == AccumulationOrder::kLayer ||
                      (stages > 1 && options.parallel.schedule == PipelineSchedule::kGpipe);
+  double step_s = 0;
   for (std::size_t s = 0; s < drawn.stages.size(); ++s) {
-    draw_out(before.stages[s].memory, grows ? rest : 0, drawn.stages[s].memory);
+    StagePlan& stage = drawn.stages[s];
+    draw_out(before.stages[s].memory, grows ? rest : 0, stage.memory);
+    draw_out(before.stages[s].time, rest, planner_.rates(options).shared_cores, stage.time);
+    step_s = std::max(step_s, stage.time.step_s);
   }
-  drawn.memory = drawn.stages[largest_stage(drawn.stages, 0, drawn.stages.size())].memory;
+  const StagePlan& largest = drawn.stages[largest_stage(drawn.stages, 0, drawn.stages.size())];
+  drawn.memory = largest.memory;
+  drawn.time = largest.time;
+  drawn.time.step_s = step_s;
   return drawn;
 }
 

@@ -7,6 +7,7 @@ namespace sluice {
 
 // Plans with two small numbers of micro-batches and extrapolates: from two and three, or in a
 // pipeline from two and three times its stages. Each further micro-batch adds the same.
+// A step takes at least as long as the extrapolated work of each lane.
 class Evaluator {
  public:
   // `planner` outlives this.

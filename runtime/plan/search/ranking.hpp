@@ -7,8 +7,9 @@ namespace sluice {
 
 struct Suggestion;
 
-// Sorts suggestions by step time and keeps at most `most`. Drops a suggestion by which the user
-// gains nothing over a faster one: it has as many settings, and no tier's peak is a tenth lower.
+// Sorts suggestions by step time and keeps at most `most`. Drops a suggestion that is
+// slower than another one, has at least as many settings, and has no tier's peak that is lower by a
+// tenth.
 void keep_best(std::vector<Suggestion>& suggestions, int most);
 
 }  // namespace sluice

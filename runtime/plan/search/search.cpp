@@ -214,7 +214,10 @@ class Search {
       const auto most = static_cast<std::size_t>(limits_.most);
       if (found_.size() >= most && candidate.floor_s >= found_[most - 1].step_s) break;
       Found found{};
-      if (!evaluate(candidate, found)) break;
+      if (!evaluate(candidate, found)) {
+        result_.spent = true;
+        break;
+      }
       if (found.missing > 0) {
         near_.push_back(found);
         continue;

@@ -29,7 +29,7 @@ struct Suggestion {
 
 struct SearchLimits {
   int most = 5;          // suggestions
-  int evaluations = 64;  // candidates that are planned; if none fits, as many again
+  int evaluations = 64;  // candidates that a search plans; if none fits, as many again
   bool offload = true;   // states may leave the device
   std::int64_t most_micro_batch = 64;
   // If nothing fits, no larger program is planned to find the nearest miss: 84e9 states a rank in
@@ -48,8 +48,9 @@ struct SearchResult {
   std::vector<Suggestion> suggestions;
   bool any_fits = false;
   std::vector<Suggestion> others{};  // with other numbers (other_numbers.hpp)
-  int candidates = 0;                // configurations considered
+  int candidates = 0;                // configurations considered, in all searches
   int evaluated = 0;
+  bool spent = false;  // the evaluations were used up before the bounds ended the search
 };
 
 // A plan that saves less than a hundredth of a step is no reason to take more memory.
@@ -59,7 +60,8 @@ inline constexpr double kWorthwhile = 0.99;
 [[nodiscard]] SearchResult search(Planner& planner, const PlanQuestion& question,
                                   const SearchLimits& limits);
 
-// The best of searches over all meshes, over the configured mesh, and over data-parallel ranks.
+// The best of a search over all meshes and, if that used up its evaluations, of searches over the
+// configured mesh and over data-parallel ranks alone.
 [[nodiscard]] SearchResult suggest(Planner& planner, const PlanQuestion& question,
                                    const SearchLimits& limits = {});
 

@@ -39,17 +39,18 @@ EngineOptions with_data_ranks_alone(const EngineOptions& options) {
 
 }  // namespace
 
-// Bounds of pipelines with states off the device leave out the wait for updates. These candidates
-// come first and may leave no evaluation to others. So two meshes have a search of their own: the
-// configured one, and data-parallel ranks alone.
+// The lower bound of a pipeline with states off the device leaves out the wait for updates. Such
+// candidates sort first and may use up all evaluations. The configured mesh and the mesh of
+// data-parallel ranks then have searches of their own.
 SearchResult suggest(Planner& planner, const PlanQuestion& question, const SearchLimits& limits) {
   SearchResult result = search(planner, question, limits);
   const EngineOptions& options = question.options;
-  if (!limits.meshes || world_of(options) == 1) return result;
+  if (!limits.meshes || !result.spent || world_of(options) == 1) return result;
   SearchLimits own = limits;
   own.meshes = false;
   add_found(search(planner, question, own), question, limits, result);
   if (options.parallel.tensor * options.parallel.pipeline == 1 ||
+      options.parallel.stage_layers.size() > 1 ||
       samples_of_step(options) % world_of(options) != 0) {
     return result;
   }

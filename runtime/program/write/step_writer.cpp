@@ -35,8 +35,9 @@ bool kept_tensors_leave(const StepShape& shape) {
 }
 
 // Whether the head's scratch finds a hole in the memory that the step has by plan. Kept tensors
-// that leave the device free memory on both sides of those that are still there, so the hole is
-// certain only if the step has room for the scratch twice. `taken`: the step of the shape.
+// that leave the device free memory on both sides of those that have not left. The largest hole may
+// then be half of the free memory, so the scratch must fit twice. `taken`: the program of `shape`
+// with HeadScratch::kTaken.
 bool finds_hole(StepShape shape, StepKind kind, const Program& taken) {
   if (!kept_tensors_leave(shape)) return true;
   shape.units.back().memory.scratch *= 2;

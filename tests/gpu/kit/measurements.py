@@ -37,7 +37,7 @@ def step_memory(kit):
 def step_tiers(kit):
     exact = LARGE | {"train.deterministic": True, "output.trace": True}  # else runs of equal settings differ too
     swap = {"offload.nvme_path": [str(kit.work / "swap")]}
-    oracles, failures = set(), {}
+    oracles, failures = {}, {}  # oracle: its failure, or None
     nvme = {key: "nvme" if value == "host" else value for key, value in ON_HOST.items()}
     for run, settings in {
             "in-backward": {"train.clip": 0, "recompute.mode": "full"},
@@ -50,9 +50,12 @@ def step_tiers(kit):
         oracle = "on-device-unclipped" if settings.get("train.clip") == 0 else "on-device"
         try:
             if oracle not in oracles:
+                oracles[oracle] = Failed(f"{oracle} failed")
                 kit.train(oracle, "345m", exact | ({"train.clip": NEVER_CLIPPED} if "train.clip" in settings else {}))
                 speed_of(kit, oracle)
-                oracles.add(oracle)
+                oracles[oracle] = None
+            if oracles[oracle]:
+                raise oracles[oracle]
             kit.train(run, "345m", exact | settings, 300 if "nvme" in run else 120)  # 16 GB a step, and a disk of 0.5 GB/s
             same(kit, run, oracle, 1e-6)
             speed_of(kit, run)

@@ -6,7 +6,8 @@ Usage: run_kit.py [--build FOLDER] [--backend auto|nccl|gloo] [--out FOLDER] [--
 Beside a kit.tar.xz (make_kit.py) the kit runs, with the libtorch of this Python's torch; with --build a build folder of a checkout runs.
 docs/gpu.md names the steps; without names the first seven run.  Each step has a log in OUT (./gpu-out); the exit code is the number of
 steps that failed.  --jobs trains N runs of parity, stages, nccl and mesh side by side.  After --seconds nothing more begins, and what
-runs then is ended.  --only 1558m --only 8b-layer leaves out all runs but those with one of these texts in their names.
+runs then is ended.  --only 1558m --only 8b-layer leaves out all runs but those with one of these texts in their names; env,
+kernels, module, commands and doctor run whole.
 """
 import argparse
 import contextlib
@@ -61,7 +62,7 @@ def run_step(kit, name, out):
         with contextlib.redirect_stdout(log):
             STEPS[name](kit)
         if kit.left_out and not kit.wanted:
-            raise Failed(f"no run has a text of --only in its name: {', '.join(kit.only)}")
+            raise Failed(f"no compared or measured run has a text of --only in its name: {', '.join(kit.only)}")
     except Failed as failed:
         failure = failed
     except Exception as error:  # a fault of the kit; the other steps may run

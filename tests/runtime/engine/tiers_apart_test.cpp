@@ -195,7 +195,7 @@ class CountedPages final : public PageSource {
   std::size_t most_ = 0;
 };
 
-// Tells of its end. A store ends its backend when all its requests have ended.
+// Calls `ends` in its destructor. A store destroys its backend after its last request.
 class EndingBackend final : public IoBackend {
  public:
   EndingBackend(std::unique_ptr<IoBackend> inner, std::function<void()> ends)

@@ -95,7 +95,7 @@ TEST(Planner, TokensThatHideALaneOfAPlanWhoseGradientsPass) {
   arm_failpoints("");
 }
 
-// Nor may bf16 gradients off the device be stored in micro order.
+// In micro order, several micro-batches refuse bf16 gradients off the device.
 TEST(Planner, TokensThatHideALaneOfAPlanWithNarrowGradients) {
   Planner planner(named_profile("h100-sxm"));
   EngineOptions options = small_options();
@@ -105,7 +105,8 @@ TEST(Planner, TokensThatHideALaneOfAPlanWithNarrowGradients) {
   options.offload.optimizer = options.offload.gradients = Tier::kHost;
   options.offload.gradients_dtype = DType::kBFloat16;
   const RunPlan plan = planner.plan({options, {}});
-  EXPECT_NO_THROW((void)hiding_tokens(plan.shape, planner.rates(options), 64));
+  const LaneSeconds hiding = hiding_tokens(plan.shape, planner.rates(options), 64);
+  EXPECT_GT(*std::max_element(hiding.begin(), hiding.end()), 0);
 }
 
 TEST(Planner, CachedShapesAreThoseOfTheEngine) {

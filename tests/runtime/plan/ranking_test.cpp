@@ -12,11 +12,14 @@
 namespace sluice {
 namespace {
 
+constexpr std::int64_t kMiB = 1 << 20;
+
+// Peaks in MiB.
 Suggestion suggestion(double step_s, std::int64_t device, std::int64_t host, int settings) {
   Suggestion s;
   s.plan.time.step_s = step_s;
-  nth(s.plan.memory.tiers, Tier::kDevice).peak = device;
-  nth(s.plan.memory.tiers, Tier::kHost).peak = host;
+  nth(s.plan.memory.tiers, Tier::kDevice).peak = device * kMiB;
+  nth(s.plan.memory.tiers, Tier::kHost).peak = host * kMiB;
   for (int i = 0; i < settings; ++i) s.set.push_back({"key." + std::to_string(i), "value"});
   return s;
 }
@@ -30,7 +33,7 @@ std::vector<double> steps(const std::vector<Suggestion>& suggestions) {
 TEST(Ranking, WhatIsSlowerAndNeedsAsMuchIsDropped) {
   std::vector<Suggestion> all{suggestion(4, 1000, 500, 2), suggestion(1, 1000, 500, 2),
                               suggestion(2, 910, 460, 2),  // no tenth less
-                              suggestion(3, 1200, 600, 3)};
+                              suggestion(3, 1200, 600, 3), suggestion(5, 1000, 460, 2)};
   keep_best(all, 5);
   EXPECT_EQ(steps(all), (std::vector<double>{1}));
 }
