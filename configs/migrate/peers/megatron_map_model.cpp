@@ -256,9 +256,10 @@ class ModelMap {
     if (attention == hidden) {
       map_.set("--attention-dropout", "model.dropout", format_number(attention));
     } else {
-      map_.stop("--attention-dropout", "attention has dropout " + format_number(attention) +
-                                           " there, and " + format_number(hidden) +
-                                           " of --hidden-dropout here");
+      map_.stop("--attention-dropout",
+                "attention has dropout " + format_number(attention) + " there, and " +
+                    format_number(hidden) + " of --hidden-dropout here",
+                "give --attention-dropout and --hidden-dropout one value");
     }
   }
 

@@ -172,7 +172,8 @@ class ScheduleMap {
   void final_fall() {
     const std::string form = args_.text("--lr-wsd-decay-style");
     if (form != "linear") {
-      map_.stop("--lr-wsd-decay-style", "the final fall is linear, " + form + " there");
+      map_.stop("--lr-wsd-decay-style", "the final fall is linear, " + form + " there",
+                "give --lr-wsd-decay-style linear");
     }
     const std::string from = written("--lr-wsd-decay");
     if (!args_.has(from)) {
@@ -182,7 +183,8 @@ class ScheduleMap {
     const double fall = steps_of("--lr-wsd-decay", 0);
     set_steps(from, "schedule.wsd_decay", fall);
     if (fall > decay_steps() - warmup_steps()) {
-      map_.stop(from, "the final fall begins within the warm-up there, after the warm-up here");
+      map_.stop(from, "the final fall begins within the warm-up there, after the warm-up here",
+                "give fewer steps of the fall or of the warm-up");
     }
   }
 

@@ -52,14 +52,16 @@ void PeerMap::reclass(std::string_view from, KeyClass kind, std::string note) {
   mark(from, false);
 }
 
-void PeerMap::stop(std::string_view from, std::string note) {
+void PeerMap::stop(std::string_view from, std::string note, std::string remedy) {
   reclass(from, KeyClass::kRefused, std::move(note));
-  mark(from, true);
+  mark(from, true, remedy);
 }
 
-void PeerMap::mark(std::string_view from, bool stops) {
+void PeerMap::mark(std::string_view from, bool stops, const std::string& remedy) {
   for (MigratedKey& key : result_.keys) {
-    if (key.path == from) key.stops = stops;
+    if (key.path != from) continue;
+    key.stops = stops;
+    if (!remedy.empty()) key.remedy = remedy;
   }
 }
 

@@ -29,15 +29,16 @@ class PeerMap {
   void changed(std::string_view from, std::string note);
   // The key has no effect on this run, or none here.
   void reclass(std::string_view from, KeyClass kind, std::string note);
-  // Sluice has no such thing: the key stops the migration unless --allow names it.
-  void stop(std::string_view from, std::string note);
+  // Sluice has no such thing: the key stops the migration unless --allow names it. A `remedy` is
+  // needed where the key cannot be left out, because a default of the source stops.
+  void stop(std::string_view from, std::string note, std::string remedy = "");
   void error(std::string_view from, std::string_view what);
   // Asks for `key` of Sluice unless --set gives it.
   void missing(std::string_view from, std::string_view key, std::string give);
 
  private:
   void make_sure(std::string_view from);
-  void mark(std::string_view from, bool stops);
+  void mark(std::string_view from, bool stops, const std::string& remedy = "");
 
   Migration& result_;
   const std::vector<std::string>& settings_;

@@ -247,5 +247,26 @@ TEST(Megatron, ValuesWithoutCounterpartStopUnlessTheyAreDefaults) {
   }
 }
 
+// A default of Megatron-LM stops: leaving the argument out is no way out.
+TEST(Megatron, ADefaultThatStopsNamesTheArgumentToGive) {
+  const auto remedy = [](const std::string& arguments, const std::string& path) {
+    Migration result = migrate_gpt(kGpt + arguments);
+    const MigratedKey key = key_of(result, path);
+    settle_allowed(result, {});
+    EXPECT_TRUE(key.stops) << arguments;
+    EXPECT_NE(problems_of(result).find("; " + key.remedy + ", or go on"), std::string::npos)
+        << problems_of(result);
+    return key.remedy;
+  };
+  EXPECT_EQ(remedy("--lr-decay-style WSD --lr-wsd-decay-iters 9", "--lr-wsd-decay-style"),
+            "give --lr-wsd-decay-style linear");
+  EXPECT_EQ(remedy("--lr-decay-style WSD --lr-wsd-decay-style linear --lr-wsd-decay-iters 900 "
+                   "--lr-warmup-iters 200",
+                   "--lr-wsd-decay-iters"),
+            "give fewer steps of the fall or of the warm-up");
+  EXPECT_EQ(remedy("--hidden-dropout 0", "--attention-dropout"),
+            "give --attention-dropout and --hidden-dropout one value");
+}
+
 }  // namespace
 }  // namespace sluice::migrate
