@@ -328,6 +328,9 @@ ModelOptions parse_hf_config(const std::string& path, std::string_view text) {
     } else {
       read_llama_family(keys, options);
     }
+    keys.only("is_causal", true,
+              "attention in Sluice is causal, a token sees no later one; train the model "
+              "elsewhere, or write true");
     if (problems.empty()) read_head_width(keys, options);
     if (problems.empty()) check_products(keys, options);
   } else {

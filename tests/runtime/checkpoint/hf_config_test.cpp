@@ -155,6 +155,12 @@ TEST(HfConfig, WhatIsNotComputedTheSameIsRefused) {
       {with(gpt2(), "scale_attn_by_inverse_layer_idx", true),
        "c.json: scale_attn_by_inverse_layer_idx: true: attention in Sluice is not scaled by the "
        "layer"},
+      {with(gpt2(), "is_causal", false),
+       "c.json: is_causal: false: attention in Sluice is causal, a token sees no later one; train "
+       "the model elsewhere, or write true"},
+      {with(of_type("qwen2"), "is_causal", false),
+       "c.json: is_causal: false: attention in Sluice is causal, a token sees no later one; train "
+       "the model elsewhere, or write true"},
       {with(gpt2(), "n_head", 3), "c.json: n_head: 3: does not divide the hidden size of 16"},
       {with(llama(), "hidden_act", "gelu"),
        "c.json: hidden_act: \"gelu\": Sluice computes the feed-forward part as SwiGLU (silu) only"},
