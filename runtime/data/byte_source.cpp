@@ -258,7 +258,7 @@ std::unique_ptr<ByteSource> open_plain_bytes(const TextFile& file, std::int64_t 
   return std::make_unique<FileSource>(file, from);
 }
 
-std::string binary_kind(std::string_view beginning) {
+std::string kind_of_magic(std::string_view beginning) {
   for (const Kind& kind : kKinds) {
     if (!beginning.starts_with(kind.magic)) continue;
     if (kind.magic == "BZh"sv && !is_bzip2(beginning)) continue;
@@ -269,6 +269,12 @@ std::string binary_kind(std::string_view beginning) {
   if (beginning.size() > 262 && beginning.substr(257, 5) == "ustar") {
     return "a tar archive; unpack it";
   }
+  return "";
+}
+
+std::string binary_kind(std::string_view beginning) {
+  std::string kind = kind_of_magic(beginning);
+  if (!kind.empty()) return kind;
   const std::size_t zero = beginning.find('\0');
   if (zero == std::string_view::npos) return "";
   return "binary: byte " + std::to_string(zero) + " is zero";

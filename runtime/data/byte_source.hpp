@@ -39,7 +39,9 @@ enum class Packing { kNone, kGzip, kZstd, kParquet };
 [[nodiscard]] std::unique_ptr<ByteSource> open_plain_bytes(const TextFile& file, std::int64_t from);
 
 // Identifies a file that is no text by its first bytes and returns its kind with advice: "a Parquet
-// file; ...". An empty result: the file may be text. A zero byte makes any file binary.
+// file; ...". An empty result: the file may be text.
+[[nodiscard]] std::string kind_of_magic(std::string_view beginning);
+// The same. A zero byte makes any file binary.
 [[nodiscard]] std::string binary_kind(std::string_view beginning);
 // The same, and of a file's name: a list in a .json, a table (.csv, .tsv). Their characters are
 // text, but not that of documents. `beginning`: of the unpacked file.

@@ -143,6 +143,15 @@ std::string place_of(const TextFile& file, std::int64_t line, std::int64_t offse
          std::to_string(line);
 }
 
+std::string kind_left_out(const TextFile& file) {
+  if (file.format == TextFormat::kParquet) return "";
+  std::string kind = kind_without_text(file, beginning_of(file));
+  if (!kind.empty() && file.named) {
+    throw IoError(file.key + ": " + file.path + " is " + kind, file.path);
+  }
+  return kind;
+}
+
 bool has_json_lines(const TextFile& file, const std::string& key) {
   return file.format == TextFormat::kJsonLines || file.format == TextFormat::kParquet ||
          (file.format == TextFormat::kJson && holds_json_lines(file, key));
@@ -172,15 +181,8 @@ void read_lines(const TextFile& file, const std::vector<std::string>& columns,
 
 ReadResult read_documents(const TextFile& file, const ReadOptions& options, const Sink& piece) {
   ReadResult result;
-  const bool parquet = file.format == TextFormat::kParquet;
-  std::string kind = parquet ? "" : kind_without_text(file, beginning_of(file));
-  if (!kind.empty() && file.named) {
-    throw IoError(file.key + ": " + file.path + " is " + kind, file.path);
-  }
-  if (!kind.empty()) {
-    result.left_out = std::move(kind);
-    return result;
-  }
+  result.left_out = kind_left_out(file);
+  if (!result.left_out.empty()) return result;
   const bool lines = has_json_lines(file, options.json_key);
   result.json_as_text = file.format != TextFormat::kPlain && !lines;
   result.documents = lines ? read_json_lines(file, options.json_key, piece)

@@ -46,6 +46,10 @@ struct ReadResult {
 ReadResult read_documents(const TextFile& file, const ReadOptions& options,
                           const std::function<void(DocumentPiece&& piece)>& piece);
 
+// The kind of a file without text that was found, not named: "UTF-16; convert it (...)"; empty:
+// the file may be text. Throws IoError with the kind if the user named the file.
+[[nodiscard]] std::string kind_left_out(const TextFile& file);
+
 // True if each line of the file is a document: by name (a row of Parquet is a line), or a .json
 // whose first lines say so.
 [[nodiscard]] bool has_json_lines(const TextFile& file, const std::string& json_key);

@@ -75,7 +75,7 @@ struct ConversationSink {
 // Calls the sink for the objects of a file in order. The file is JSON lines or one JSON list of
 // objects, which its first byte tells; it may be packed by gzip. Memory: the longest object, at
 // most 64 MiB. Throws ConfigError if the format is kAuto and the first object tells none, IoError
-// if the file cannot be read.
+// if the file cannot be read, or is of another kind by its first bytes and was named.
 ConversationCounts read_conversations(const TextFile& file, ConversationFormat format,
                                       const ConversationSink& sink);
 

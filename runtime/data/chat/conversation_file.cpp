@@ -18,6 +18,7 @@ class ObjectCutter {
  public:
   explicit ObjectCutter(ByteSource& source) : source_(source), chunk_(kChunkBytes, '\0') {
     (void)fill();
+    kind_ = kind_of_magic(std::string_view(chunk_).substr(0, filled_));
     if (chunk_.starts_with("\xEF\xBB\xBF")) at_ = 3;
     while (at_ < filled_ && kBlanks.find(chunk_[at_]) != kBlanks.npos) (void)take();
     if (at_ < filled_ && chunk_[at_] == '[') {
@@ -33,6 +34,8 @@ class ObjectCutter {
     return list_ ? next_element(object, too_long) : next_line(object, too_long);
   }
   [[nodiscard]] std::int64_t line() const { return first_line_; }  // of the object's first byte
+  // The kind of a file that is no text, by its first bytes; empty: may be text.
+  [[nodiscard]] const std::string& kind() const { return kind_; }
   // The list has no end, or something follows it.
   [[nodiscard]] const std::string& damage() const { return damage_; }
 
@@ -105,7 +108,7 @@ class ObjectCutter {
   std::size_t at_ = 0, filled_ = 0;
   std::int64_t line_ = 1, first_line_ = 1;
   bool list_ = false, ended_ = false;
-  std::string damage_;
+  std::string kind_, damage_;
 };
 
 ConversationFormat detected(const TextFile& file, std::int64_t line, const jinja::Value& object) {
@@ -127,6 +130,13 @@ ConversationCounts read_conversations(const TextFile& file, ConversationFormat f
     counts.add(problem);
     sink.left_out({problem, cutter.line(), std::move(reason)});
   };
+  if (!cutter.kind().empty()) {
+    if (file.named) {
+      throw IoError(file.key + ": " + file.path + " is " + cutter.kind(), file.path);
+    }
+    leave_out(ConversationProblem::kBroken, "the file is " + cutter.kind());
+    return counts;
+  }
   std::string text;
   for (bool too_long = false; cutter.next(text, too_long);) {
     if (too_long) {

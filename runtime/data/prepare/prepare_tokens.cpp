@@ -117,6 +117,9 @@ class Preparer {
       if (held_bytes_ >= most || round_.size() >= kMostItems) finish_round();
     };
     if (has_json_lines(file, options_.json_keys[0])) {
+      if (const std::string kind = kind_left_out(file); !kind.empty()) {
+        return leave_out(file, kind);
+      }
       read_lines(file, options_.json_keys, [&](const TextLine& line) {
         add({.text = std::string(line.text), .line = line.number, .file_bytes = line.file_bytes});
       });
@@ -137,9 +140,12 @@ class Preparer {
                .ends_document = piece.ends_document,
                .file_bytes = piece.file_bytes});
         });
-    if (read.left_out.empty()) return;
+    if (!read.left_out.empty()) leave_out(file, read.left_out);
+  }
+
+  void leave_out(const TextFile& file, const std::string& kind) {
     ++result_.left_out;
-    log_warning("data prepare: left out " + file.path + ": " + read.left_out);
+    log_warning("data prepare: left out " + file.path + ": " + kind);
   }
 
   void encode(TextItem& item) const {

@@ -268,6 +268,10 @@ TEST_F(Prepare, RefusesWithPlaceAndRemedy) {
   write_file(folder_ / "e.jsonl", "{\"text\": \"\"}\n");
   EXPECT_EQ(message_of([&] { (void)prepare_tokens(options({"e.jsonl"})); }),
             "data prepare: no token in 1 files; all are empty or without text");
+  write_file(folder_ / "u.jsonl", std::string("\xFF\xFE{\0\"\0", 6));
+  EXPECT_EQ(
+      message_of([&] { (void)prepare_tokens(options({"u.jsonl"})); }),
+      "data prepare: " + folder_ / "u.jsonl" + " is UTF-16; convert it (iconv -f UTF-16 -t UTF-8)");
   write_file(folder_ / "t.txt", "x");
   PrepareOptions keys = options({"t.txt"});
   keys.json_keys = {"a", "b"};

@@ -53,6 +53,16 @@ TEST(Conversation, FormatsAreRecognised) {
   EXPECT_THAT(read_text(R"({"prompt":"p","completion":"c"})").conversations, ElementsAre("1: p|c"));
 }
 
+TEST(Conversation, AFileOfAnotherKindIsRefusedByName) {
+  for (const std::string mark : {"\xFF\xFE", "\xFE\xFF"}) {
+    EXPECT_THAT(message_of([&] { (void)read_text(mark + std::string("{\0", 2)); }),
+                ::testing::HasSubstr("a.jsonl is UTF-16; convert it (iconv -f UTF-16 -t UTF-8)"));
+  }
+  // A zero byte damages its line alone.
+  EXPECT_EQ(read_text(std::string("\0\n", 2) + R"({"prompt":"p","completion":"c"})").counts.read,
+            1);
+}
+
 TEST(Conversation, ASystemTextAndEarlierTurnsAreMessages) {
   const std::string system = R"([{"role": "system", "content": "s"}, )";
   const std::string with_system = system + kHi.substr(1);
