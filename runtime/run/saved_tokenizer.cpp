@@ -91,9 +91,10 @@ void add_chat_template(const Tokenizer& tokenizer, const std::string& spec,
   const fs::path path = used->path;
   if (chat_template.empty() && record.has_file(path.filename().string())) return;
   ChatTemplateSource known;
-  const bool has_config = record.has_file("tokenizer_config.json");
+  const bool has_names =
+      record.has_file("tokenizer_config.json") || record.has_file("special_tokens_map.json");
   const std::string folder =
-      has_config ? fs::path(find_tokenizer(spec).paths.front()).parent_path().string() : "";
+      has_names ? fs::path(find_tokenizer(spec).paths.front()).parent_path().string() : "";
   add_known_tokens(tokenizer, folder, known);
   std::erase_if(record.files,
                 [](const TokenizerFile& file) { return file.name == "chat_template.jinja"; });

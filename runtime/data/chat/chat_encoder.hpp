@@ -18,7 +18,7 @@ namespace sluice {
 [[nodiscard]] std::optional<ChatTemplateSource> chat_template_of(const Tokenizer& tokenizer,
                                                                  const std::string& tokenizer_spec,
                                                                  const std::string& chat_template);
-// Sets the tokens that `source` lacks: those of the tokenizer_config.json in `folder`, unless
+// Sets the tokens that `source` lacks: those of add_tokens_of(folder), unless
 // `folder` is empty, else eos_token and bos_token from the tokenizer.
 void add_known_tokens(const Tokenizer& tokenizer, const std::string& folder,
                       ChatTemplateSource& source);

@@ -7,6 +7,7 @@
 #include "runtime/data/chat/jinja/strings.hpp"
 #include "runtime/data/chat/json_value.hpp"
 #include "runtime/data/file_io.hpp"
+#include "runtime/data/tokenizer/folder_tokens.hpp"
 
 namespace sluice {
 namespace {
@@ -44,14 +45,9 @@ Value reasoning_of(const Dict& message) {
   return {};
 }
 
-// Every "..._token" of a tokenizer_config.json: a string, or an object with `content`.
-Dict special_tokens(const Dict& config) {
+Dict special_tokens(const std::string& config) {
   Dict tokens;
-  for (const auto& [key, value] : config.items()) {
-    if (!key.ends_with("_token")) continue;
-    const Value* content = value.as_dict() != nullptr ? value.as_dict()->find("content") : &value;
-    if (content != nullptr && content->is_text()) tokens.set(key, *content);
-  }
+  for (auto& [key, content] : named_tokens(config)) tokens.set(key, Value::text(content));
   return tokens;
 }
 
@@ -125,10 +121,8 @@ ChatTemplateSource find_chat_template(const std::string& path) {
   const fs::path config = own.extension() == ".json" ? own : home / "tokenizer_config.json";
   ChatTemplateSource source;
   Value settings;
-  if (fs::exists(config, ignored)) {
-    settings = config_of(config.string());
-    source.tokens = special_tokens(*settings.as_dict());
-  }
+  if (fs::exists(config, ignored)) settings = config_of(config.string());
+  source.tokens = special_tokens(config.string());
   if (own != config && (!folder || fs::exists(own, ignored))) {
     source.path = own.string();
     source.text = read_whole_file(source.path, kLargestTemplate);
@@ -145,10 +139,7 @@ ChatTemplateSource find_chat_template(const std::string& path) {
 
 void add_tokens_of(const std::string& folder, ChatTemplateSource& source) {
   const std::filesystem::path config = std::filesystem::path(folder) / "tokenizer_config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(config, ignored)) return;
-  const Value settings = config_of(config.string());
-  const Dict tokens = special_tokens(*settings.as_dict());
+  const Dict tokens = special_tokens(config.string());
   for (const auto& [name, token] : tokens.items()) {
     if (source.tokens.find(name) == nullptr) source.tokens.set(name, token);
   }

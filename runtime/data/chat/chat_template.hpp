@@ -20,12 +20,13 @@ struct ChatTemplateSource {
 
 // `path`: a template, a tokenizer_config.json, or a folder with chat_template.jinja or
 // tokenizer_config.json. The first file of a folder wins. Special tokens come from the
-// tokenizer_config.json beside. Of several templates the one called "default". Throws ConfigError
-// if there is no template, IoError if a file cannot be read.
+// tokenizer_config.json and the special_tokens_map.json beside (named_tokens). Of several templates
+// the one called "default". Throws ConfigError if there is no template, IoError if a file cannot be
+// read.
 [[nodiscard]] ChatTemplateSource find_chat_template(const std::string& path);
 
-// Sets the tokens that `source` lacks from the tokenizer_config.json in `folder`, if there is one.
-// Throws IoError if that file is damaged.
+// Sets the tokens that `source` lacks from the same two files in `folder`. Throws IoError if one is
+// damaged.
 void add_tokens_of(const std::string& folder, ChatTemplateSource& source);
 
 struct RenderedChat {

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -27,6 +28,17 @@ Json read_object(const fs::path& path) {
   Json json = Json::parse(read_whole_file(path.string(), kLargestFile), nullptr, false);
   if (!json.is_object()) throw IoError(path.string() + " is not a JSON object", path.string());
   return json;
+}
+
+// tokenizer_config.json with the keys of special_tokens_map.json; null without both.
+Json read_settings(const fs::path& config_path) {
+  Json settings = read_object(config_path);
+  if (settings.is_object() && settings.contains("added_tokens_decoder")) return settings;
+  const Json map = read_object(config_path.parent_path() / "special_tokens_map.json");
+  if (map.is_null()) return settings;
+  if (settings.is_null()) settings = Json::object();
+  settings.update(map);
+  return settings;
 }
 
 bool flag(const Json& token, const char* name) {
@@ -87,21 +99,39 @@ void read_added(const fs::path& path, const Json& json, std::vector<AddedToken>&
 }
 
 // A token is a string, or an object with `content`.
-std::string content_of(const Json& value) {
+std::optional<std::string> token_of(const Json& value) {
   const Json token = value.is_object() ? value.value("content", Json()) : value;
-  return token.is_string() ? token.get<std::string>() : "";
+  return token.is_string() ? std::optional(token.get<std::string>()) : std::nullopt;
 }
 
-std::vector<std::string> special_names(const Json& config) {
-  std::vector<std::string> names;
-  const auto add = [&](const Json& value) {
-    if (std::string name = content_of(value); !name.empty()) names.push_back(std::move(name));
+std::string content_of(const Json& value) { return token_of(value).value_or(""); }
+
+// Every "..._token", and the keys of an object extra_special_tokens.
+std::vector<std::pair<std::string, std::string>> named_in(const Json& settings) {
+  std::vector<std::pair<std::string, std::string>> tokens;
+  const auto add = [&](const std::string& key, const Json& value) {
+    if (auto content = token_of(value)) tokens.emplace_back(key, std::move(*content));
   };
-  for (const auto& [key, value] : config.items()) {
-    if (key.ends_with("_token")) add(value);
+  if (!settings.is_object()) return tokens;
+  for (const auto& [key, value] : settings.items()) {
+    if (key.ends_with("_token")) add(key, value);
   }
-  const Json more = config.value("additional_special_tokens", Json());
-  for (const Json& value : more.is_array() ? more : Json::array()) add(value);
+  const Json extra = settings.value("extra_special_tokens", Json());
+  if (!extra.is_object()) return tokens;
+  for (const auto& [key, value] : extra.items()) add(key, value);
+  return tokens;
+}
+
+std::vector<std::string> special_names(const Json& settings) {
+  std::vector<std::string> names;
+  const auto add = [&](std::string name) {
+    if (!name.empty()) names.push_back(std::move(name));
+  };
+  for (const auto& [key, content] : named_in(settings)) add(content);
+  for (const char* list : {"additional_special_tokens", "extra_special_tokens"}) {
+    const Json more = settings.value(list, Json());
+    for (const Json& value : more.is_array() ? more : Json::array()) add(content_of(value));
+  }
   return names;
 }
 
@@ -163,15 +193,19 @@ FolderTokens read_folder_tokens(const TokenizerSource& source) {
   const fs::path config_path = folder / "tokenizer_config.json";
   const fs::path added_path = folder / "added_tokens.json";
   tokens.path = config_path.string();
-  const Json config = read_object(config_path);
-  if (config.is_object()) {
-    tokens.eos_token = content_of(config.value("eos_token", Json()));
-    tokens.names = special_names(config);
-    read_decoder(config_path, config.value("added_tokens_decoder", Json()), tokens.added);
+  const Json settings = read_settings(config_path);
+  if (settings.is_object()) {
+    tokens.eos_token = content_of(settings.value("eos_token", Json()));
+    tokens.names = special_names(settings);
+    read_decoder(config_path, settings.value("added_tokens_decoder", Json()), tokens.added);
   }
   read_added(added_path, read_object(added_path), tokens.added);
   tokens.eos_ids = read_eos_ids(folder);
   return tokens;
+}
+
+std::vector<std::pair<std::string, std::string>> named_tokens(const std::string& config) {
+  return named_in(read_settings(config));
 }
 
 std::vector<AddedToken> special_tokens_of(const FolderTokens& folder,

@@ -1,11 +1,14 @@
 // Special tokens that the files beside a tokenizer's file name: tokenizer_config.json,
-// added_tokens.json, generation_config.json and config.json. Functions depend only on arguments and
-// files; thread-safe.
+// special_tokens_map.json, added_tokens.json, generation_config.json and config.json. As in
+// transformers, a key of special_tokens_map.json replaces the same key of tokenizer_config.json,
+// and a tokenizer_config.json with added_tokens_decoder stands alone. Functions depend only on
+// arguments and files; thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/data/tokenizer/added_tokens.hpp"
@@ -15,8 +18,8 @@ namespace sluice {
 
 struct FolderTokens {
   std::string path;                   // tokenizer_config.json, for messages
-  std::vector<std::string> names;     // bos_token, eos_token ... of tokenizer_config.json
-  std::string eos_token;              // of tokenizer_config.json; empty: none
+  std::vector<std::string> names;     // bos_token, eos_token ... of the two files
+  std::string eos_token;              // of the two files; empty: none
   std::vector<std::int32_t> eos_ids;  // eos_token_id of generation_config.json, else of config.json
   std::vector<AddedToken> added;      // of added_tokens.json and added_tokens_decoder
 };
@@ -24,6 +27,12 @@ struct FolderTokens {
 // Empty for a file under a name of its own: the files beside it are another tokenizer's. Throws
 // IoError if a file is damaged; a damaged config.json is no tokenizer's file and counts as empty.
 [[nodiscard]] FolderTokens read_folder_tokens(const TokenizerSource& source);
+
+// Key and content of each named token, as {"eos_token", "</s>"}: of the tokenizer_config.json
+// `config` and of the special_tokens_map.json beside. Files may be missing. Throws IoError if one
+// is damaged.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> named_tokens(
+    const std::string& config);
 
 // The token that ends a document.
 struct EndOfText {
@@ -40,7 +49,7 @@ struct EndOfText {
                                               const FolderTokens& folder, bool with_added,
                                               const std::function<bool(std::int32_t)>& is_special);
 
-// The added tokens, and the pieces that tokenizer_config.json names as special tokens.
+// The added tokens, and the pieces that the folder names as special tokens.
 [[nodiscard]] std::vector<AddedToken> special_tokens_of(const FolderTokens& folder,
                                                         const std::vector<std::string>& pieces);
 

@@ -89,9 +89,9 @@ class Tokenizer {
 // clang-format on
 // A tokenizer.json's added tokens and SentencePiece's user-defined pieces are recognised in text,
 // as their own libraries do. With the other kinds all text is ordinary text. End-of-text is
-// the eos_token of the folder's tokenizer_config.json, the eos_token_id of its
-// generation_config.json, else config.json, or a customary name in the file, as <|endoftext|>. If
-// no file has one, end-of-text is a new last id, with a warning. Throws ConfigError if the
+// the eos_token of the folder's special_tokens_map.json or tokenizer_config.json, the eos_token_id
+// of its generation_config.json, else config.json, or a customary name in the file, as
+// <|endoftext|>. If no file has one, end-of-text is a new last id, with a warning. Throws ConfigError if the
 // spec or a part of the file cannot be used, IoError if a file cannot be read or is damaged.
 [[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec);
 

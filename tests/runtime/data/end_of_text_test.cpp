@@ -49,6 +49,23 @@ TEST_F(EndOfText, IsTheFoldersEosToken) {
   EXPECT_EQ(json()->fingerprint(), before.substr(0, before.find('+')));
 }
 
+// Precedence as in transformers 5.24.
+TEST_F(EndOfText, OfSpecialTokensMapReplacesThatOfTokenizerConfig) {
+  beside("special_tokens_map.json", R"({"eos_token": "<|end|>"})");
+  EXPECT_EQ(json()->end_of_text(), 268);
+  beside("special_tokens_map.json", R"({"eos_token": {"content": "<|end|>", "lstrip": false}})");
+  for (const char* config :
+       {"{}", R"({"eos_token": null})", R"({"eos_token": "low"})", R"({"pad_token": "low"})"}) {
+    beside("tokenizer_config.json", config);
+    EXPECT_EQ(json()->end_of_text(), 268) << config;
+  }
+  beside("tokenizer_config.json", R"({"eos_token": "low", "added_tokens_decoder": {}})");
+  EXPECT_EQ(json()->end_of_text(), 257);
+  beside("tokenizer_config.json", "{}");
+  beside("special_tokens_map.json", "[");
+  EXPECT_THAT(message_of([&] { (void)json(); }), HasSubstr("special_tokens_map.json is not"));
+}
+
 TEST_F(EndOfText, IsElseAnIdOfGenerationConfigOrConfig) {
   beside("tokenizer_config.json", R"({"eos_token": null})");
   beside("config.json", R"({"eos_token_id": [268, 5]})");

@@ -144,6 +144,28 @@ TEST(ChatTemplate, ATemplateElsewhereTakesTheTokensOfTheTokenizersFolder) {
   EXPECT_EQ(tokenizer->decode(encoder.encode(conversation_from(kTalk)).ids), "<s>aestbestcestdest");
 }
 
+TEST(ChatTemplate, TokensOfSpecialTokensMapAreTheTemplates) {
+  const TempFolder folder;
+  write_small_gpt2(folder / "model");
+  write_file(folder / "model/tokenizer_config.json",
+             R"({"eos_token": "low", "pad_token": "pad", "extra_special_tokens": {"image": "I"}})");
+  write_file(folder / "model/special_tokens_map.json",
+             R"({"bos_token": {"content": "<s>"}, "eos_token": "est"})");
+  const std::string text = "{{ bos_token }}{{ eos_token }}{{ pad_token }}{{ image }}";
+  write_file(folder / "model/chat_template.jinja", text);
+  write_file(folder / "other/chat.jinja", text);
+  const auto tokenizer = make_tokenizer(folder / "model");
+  for (const std::string& source : {std::string(), folder / "other/chat.jinja"}) {
+    const ChatEncoder encoder(*tokenizer, folder / "model", source, TrainOn::kAll);
+    EXPECT_EQ(tokenizer->decode(encoder.encode(conversation_from(kTalk)).ids), "<s>estpadI");
+  }
+  write_file(folder / "model/tokenizer_config.json",
+             R"({"eos_token": "low", "added_tokens_decoder": {}})");
+  const ChatTemplateSource alone = find_chat_template(folder / "model");
+  EXPECT_EQ(*alone.tokens.find("eos_token")->as_text(), "low");
+  EXPECT_EQ(alone.tokens.find("bos_token"), nullptr);
+}
+
 TEST(ChatTemplate, AnAnswerThatCannotBeFoundIsRefused) {
   const ChatTemplate chat = chat_template_of(
       "{{ messages | length }}{% for m in messages %}{{ m.content | length }}{% endfor %}");
