@@ -2,7 +2,9 @@
 
 #include <utf8proc.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <array>
+#include <iterator>
 
 #include "base/error.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
@@ -20,24 +22,65 @@ bool is_inert(char32_t code, UnicodeForm form) {
   return (code >= 0x3400 && code <= 0x4DBF) || (code >= 0x4E00 && code <= 0x9FFF);
 }
 
-struct Release {
-  void operator()(utf8proc_uint8_t* text) const { std::free(text); }
-};
+// U+FDFA has the longest decomposition, 18 code points.
+constexpr std::size_t kLongestDecomposition = 32;
+using Codes = std::vector<utf8proc_int32_t>;
 
+utf8proc_ssize_t checked(utf8proc_ssize_t result) {
+  if (result >= 0) return result;
+  throw Error(std::string("Unicode normalisation fails: ") + utf8proc_errmsg(result));
+}
+
+Codes decomposed(std::string_view text, utf8proc_option_t options) {
+  Codes codes;
+  codes.reserve(text.size());
+  while (!text.empty()) {
+    std::size_t length = 0;
+    const char32_t code = first_code_point(text, length);
+    text.remove_prefix(length);
+    std::array<utf8proc_int32_t, kLongestDecomposition> parts{};
+    int boundary = 0;
+    const auto count = static_cast<std::size_t>(checked(utf8proc_decompose_char(
+        static_cast<utf8proc_int32_t>(code), parts.data(), std::ssize(parts), options, &boundary)));
+    check(count <= parts.size(), "a code point decomposes into few");
+    codes.insert(codes.end(), parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  return codes;
+}
+
+int combining_class(utf8proc_int32_t code) { return utf8proc_get_property(code)->combining_class; }
+
+// The canonical order: each run of combining marks by class. utf8proc_map sorts by exchanging
+// neighbours, which takes quadratic time for a long run.
+void sort_marks(Codes& codes) {
+  const auto is_mark = [](utf8proc_int32_t code) { return combining_class(code) != 0; };
+  const auto is_before = [](utf8proc_int32_t a, utf8proc_int32_t b) {
+    return combining_class(a) < combining_class(b);
+  };
+  for (auto begin = std::find_if(codes.begin(), codes.end(), is_mark); begin != codes.end();) {
+    const auto end = std::find_if_not(begin, codes.end(), is_mark);
+    std::stable_sort(begin, end, is_before);
+    begin = std::find_if(end, codes.end(), is_mark);
+  }
+}
+
+// As utf8proc_map, in n log n.
 std::string formed(const std::string& text, UnicodeForm form) {
   const bool compose = form == UnicodeForm::kNfc || form == UnicodeForm::kNfkc;
   const bool compatible = form == UnicodeForm::kNfkc || form == UnicodeForm::kNfkd;
-  const int options = UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
-                      (compatible ? UTF8PROC_COMPAT : 0);
-  utf8proc_uint8_t* made = nullptr;
-  const utf8proc_ssize_t bytes = utf8proc_map(
-      reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-      static_cast<utf8proc_ssize_t>(text.size()), &made, static_cast<utf8proc_option_t>(options));
-  const std::unique_ptr<utf8proc_uint8_t, Release> owner(made);
-  if (bytes < 0) {
-    throw Error(std::string("Unicode normalisation fails: ") + utf8proc_errmsg(bytes));
+  const auto options = static_cast<utf8proc_option_t>(
+      UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
+      (compatible ? UTF8PROC_COMPAT : 0));
+  Codes codes = decomposed(text, options);
+  sort_marks(codes);
+  if (compose) {
+    codes.resize(static_cast<std::size_t>(
+        checked(utf8proc_normalize_utf32(codes.data(), std::ssize(codes), options))));
   }
-  return {reinterpret_cast<const char*>(made), static_cast<std::size_t>(bytes)};
+  std::string out;
+  out.reserve(text.size());
+  for (const utf8proc_int32_t code : codes) append_utf8(static_cast<char32_t>(code), out);
+  return out;
 }
 
 class FormStep : public NormalizerStep {
