@@ -66,8 +66,9 @@ std::string tokenizer_config(const Tokenizer& tokenizer, TokenizerKind kind, con
   if (!tokens.eos.empty()) json["eos_token"] = tokenizer.decode({&end, 1});
   if (tokens.bos) json["bos_token"] = tokenizer.decode({&*tokens.bos, 1});
   // Only a tokenizer.json says that its special tokens are recognised in a text. In a
-  // conversation they always are.
-  if (kind != TokenizerKind::kJson && run.data.sft.empty()) json["split_special_tokens"] = true;
+  // conversation they are, unless the folder says otherwise.
+  const bool text_alone = kind != TokenizerKind::kJson && run.data.sft.empty();
+  if (text_alone || tokenizer.splits_special()) json["split_special_tokens"] = true;
   // A tokenizer.json has its tokens in the file.
   for (const AddedToken& token : tokenizer.chat_tokens()) {
     if (kind != TokenizerKind::kSentencePiece) break;

@@ -70,6 +70,7 @@ LearnedTokens encode_plain(const Tokenizer& tokenizer, const RenderedChat& chat,
 
 // Special tokens whose names the tokenizer takes for ordinary text: templates write them as text.
 AddedTokens unrecognised(const Tokenizer& tokenizer) {
+  if (tokenizer.splits_special()) return {};
   const std::span<const AddedToken> chat = tokenizer.chat_tokens();
   std::vector<AddedToken> specials(chat.begin(), chat.end());
   std::vector<std::int32_t> ids(tokenizer.leading().begin(), tokenizer.leading().end());

@@ -101,6 +101,7 @@ void AddedTokens::visit(
     std::size_t first = at;
     at += token->content.size();
     std::size_t end = at;
+    if (token->is_text) continue;
     if (token->single_word &&
         (is_word(last_char(text.substr(0, first))) || is_word(first_char(text.substr(end))))) {
       continue;

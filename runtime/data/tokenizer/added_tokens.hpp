@@ -17,6 +17,7 @@ struct AddedToken {
   bool single_word = false;             // not within a word
   bool normalized = false;              // recognised in normalised text
   bool is_normalized = false;           // `content` is normalised text already
+  bool is_text = false;                 // found, and left as ordinary text
 };
 
 // The leftmost token, and the longest among those. Thread-safe.

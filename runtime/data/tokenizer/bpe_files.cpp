@@ -136,6 +136,7 @@ BpeModel read_gpt2_files(const std::string& vocab_path, const std::string& merge
     return model.pieces[index].size() > 1 && (index >= made.size() || !made[index]);
   });
   model.added = special_tokens_of(folder, model.pieces);
+  model.split_special = folder.split_special;
   model.pattern = kGpt2Pattern;
   model.name = "gpt2 (" + vocab_path + ")";
   model.fingerprint = text_fingerprint(TokenizerKind::kGpt2, {vocab_text, merges_text});

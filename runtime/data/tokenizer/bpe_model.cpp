@@ -17,6 +17,7 @@ std::unique_ptr<Tokenizer> bpe_tokenizer(BpeModel model) {
   parts.pieces = std::move(model.pieces);
   parts.end = std::move(model.end);
   parts.chat = std::move(model.added);
+  parts.split_special = model.split_special;
   parts.name = std::move(model.name);
   parts.fingerprint = std::move(model.fingerprint);
   return std::make_unique<TextTokenizer>(std::move(parts));

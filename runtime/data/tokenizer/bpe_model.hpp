@@ -18,6 +18,7 @@ struct BpeModel {
   bool whole_words_first = false;  // a word that is a piece is that piece, whatever the merges say
   EndOfText end;
   std::vector<AddedToken> added;  // Tokenizer::chat_tokens()
+  bool split_special = false;     // Tokenizer::splits_special()
   std::string name;
   std::string fingerprint;
 };

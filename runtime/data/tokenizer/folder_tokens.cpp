@@ -197,6 +197,7 @@ FolderTokens read_folder_tokens(const TokenizerSource& source) {
   if (settings.is_object()) {
     tokens.eos_token = content_of(settings.value("eos_token", Json()));
     tokens.names = special_names(settings);
+    tokens.split_special = flag(settings, "split_special_tokens");
     read_decoder(config_path, settings.value("added_tokens_decoder", Json()), tokens.added);
   }
   read_added(added_path, read_object(added_path), tokens.added);

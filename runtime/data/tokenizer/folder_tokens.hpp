@@ -22,6 +22,7 @@ struct FolderTokens {
   std::string eos_token;              // of the two files; empty: none
   std::vector<std::int32_t> eos_ids;  // eos_token_id of generation_config.json, else of config.json
   std::vector<AddedToken> added;      // of added_tokens.json and added_tokens_decoder
+  bool split_special = false;         // Tokenizer::splits_special()
 };
 
 // Empty for a file under a name of its own: the files beside it are another tokenizer's. Throws

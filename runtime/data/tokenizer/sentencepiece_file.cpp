@@ -301,6 +301,7 @@ class Reader {
 std::unique_ptr<Tokenizer> read_sentencepiece(const std::string& path, const FolderTokens& folder) {
   const std::string bytes = read_whole_file(path, 512 * kMiB);
   TokenizerParts parts = Reader(path, bytes).parts(folder);
+  parts.split_special = folder.split_special;
   parts.fingerprint = text_fingerprint(TokenizerKind::kSentencePiece, {bytes});
   return std::make_unique<TextTokenizer>(std::move(parts));
 }

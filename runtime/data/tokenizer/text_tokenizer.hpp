@@ -26,6 +26,7 @@ struct TokenizerParts {
   std::vector<std::int32_t> leading;  // Tokenizer::leading()
   std::vector<AddedToken> added;
   std::vector<AddedToken> chat;  // Tokenizer::chat_tokens()
+  bool split_special = false;    // Tokenizer::splits_special()
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   PieceDecoder decoder;
@@ -47,10 +48,11 @@ class TextTokenizer : public Tokenizer {
   [[nodiscard]] TokenKind kind(std::int32_t id) const override;
   [[nodiscard]] std::span<const std::int32_t> leading() const override { return parts_.leading; }
   [[nodiscard]] std::span<const AddedToken> chat_tokens() const override { return parts_.chat; }
+  [[nodiscard]] bool splits_special() const override { return parts_.split_special; }
   [[nodiscard]] const std::string& name() const override { return parts_.name; }
   [[nodiscard]] const std::string& fingerprint() const override { return parts_.fingerprint; }
   [[nodiscard]] std::string document_fingerprint() const override {
-    return parts_.fingerprint + parts_.end.mark;
+    return parts_.fingerprint + parts_.end.mark + (parts_.split_special ? "+split" : "");
   }
 
  private:

@@ -62,6 +62,11 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
   if (source.kind == TokenizerKind::kBytes) return tokenizer;
   log_info("tokenizer " + tokenizer->name() + ", " + std::to_string(tokenizer->vocab_size()) +
            " ids, end of text " + std::to_string(tokenizer->end_of_text()));
+  if (tokenizer->splits_special()) {
+    log_info(tokenizer->name() +
+             ": special tokens in texts and chats are encoded as text, as split_special_tokens of "
+             "the tokenizer_config.json beside says");
+  }
   if (tokenizer->end_is_new()) {
     log_warning(tokenizer->name() + ": no token of the vocabulary is known to end a text; id " +
                 std::to_string(tokenizer->end_of_text()) +

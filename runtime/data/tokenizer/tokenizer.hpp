@@ -64,11 +64,17 @@ class Tokenizer {
   [[nodiscard]] virtual std::span<const std::int32_t> leading() const { return {}; }
   // Special tokens that encode() takes for ordinary text and that a chat template writes by name.
   [[nodiscard]] virtual std::span<const AddedToken> chat_tokens() const { return {}; }
+  // split_special_tokens of the folder's tokenizer_config.json: the name of a special token is
+  // ordinary text, in a chat too. As in transformers, added tokens that are not special stay
+  // tokens.
+  [[nodiscard]] virtual bool splits_special() const { return false; }
   // For people: "bytes", "gpt2 (/path/vocab.json)".
   [[nodiscard]] virtual const std::string& name() const = 0;
-  // Tokenizers with equal fingerprints encode alike.
+  // Of the tokenizer's own files: with equal fingerprints and splits_special() tokenizers encode
+  // alike.
   [[nodiscard]] virtual const std::string& fingerprint() const = 0;
-  // The same for whole documents: also of the end of text that the files beside choose.
+  // The same for whole documents: also of splits_special() and of the end of text that the files
+  // beside choose.
   [[nodiscard]] virtual std::string document_fingerprint() const { return fingerprint(); }
 };
 
@@ -88,11 +94,11 @@ class Tokenizer {
 //   bpe:N                            refused: learn_tokenizer() makes the folder
 // clang-format on
 // A tokenizer.json's added tokens and SentencePiece's user-defined pieces are recognised in text,
-// as their own libraries do. With the other kinds all text is ordinary text. End-of-text is
-// the eos_token of the folder's special_tokens_map.json or tokenizer_config.json, the eos_token_id
-// of its generation_config.json, else config.json, or a customary name in the file, as
-// <|endoftext|>. If no file has one, end-of-text is a new last id, with a warning. Throws ConfigError if the
-// spec or a part of the file cannot be used, IoError if a file cannot be read or is damaged.
+// as their own libraries do. With the other kinds all text is ordinary text. End-of-text is the
+// eos_token of the folder's special_tokens_map.json or tokenizer_config.json, the eos_token_id of
+// its generation_config.json, else config.json, or a customary name in the file, as <|endoftext|>.
+// If no file has one, end-of-text is a new last id, with a warning. Throws ConfigError if the spec
+// or a part of the file cannot be used, IoError if a file cannot be read or is damaged.
 [[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec);
 
 }  // namespace sluice

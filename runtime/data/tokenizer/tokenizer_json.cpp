@@ -157,6 +157,7 @@ class Reader {
       token.rstrip = json.value("rstrip", false);
       token.single_word = json.value("single_word", false);
       token.normalized = json.value("normalized", false);
+      token.is_text = folder_.split_special && json.value("special", false);
       // The same piece may stand in the vocabulary too, written in the alphabet.
       const auto index = static_cast<std::size_t>(token.id);
       if (index < parts_.pieces.size()) parts_.pieces[index].clear();
@@ -231,6 +232,7 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path,
     const Json root = Json::parse(text);
     if (!root.is_object()) throw IoError(path + " is not a JSON object", path);
     TokenizerParts parts = Reader(path, root, folder).read();
+    parts.split_special = folder.split_special;
     parts.fingerprint = text_fingerprint(TokenizerKind::kJson, {text});
     return std::make_unique<TextTokenizer>(std::move(parts));
   } catch (const nlohmann::json::exception& error) {

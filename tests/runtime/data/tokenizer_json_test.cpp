@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "runtime/data/chat/chat_template.hpp"
 #include "runtime/data/token_cache.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 #include "tests/runtime/data/data_testing.hpp"
@@ -81,6 +82,37 @@ TEST_F(TokenizerJson, AddedTokensAreRecognised) {
   EXPECT_THAT(std::vector(ids.begin(), ids.begin() + 4), ElementsAre(257, 270, 268, 258));
   EXPECT_EQ(json->decode(ids), "low<|im|><|endoftext|>er<|im|");
   EXPECT_EQ(json->decode(std::vector<std::int32_t>{269}), "\uFFFD");  // a hole
+}
+
+// As in transformers 5.24: a token that is not special stays a token, and a special one is found
+// and left as text, so no shorter token is found within.
+TEST_F(TokenizerJson, SplitSpecialTokensMakesSpecialTokensText) {
+  Parts parts;
+  parts.added = R"([{"id": 268, "content": "<|endoftext|>", "special": true},
+                    {"id": 269, "content": "<|e"}, {"id": 270, "content": "<|im|>"}])";
+  const auto whole = make(parts);
+  write_file(folder_ / "tokenizer_config.json", R"({"split_special_tokens": true})");
+  const auto split = make(parts);
+  EXPECT_FALSE(whole->splits_special());
+  EXPECT_TRUE(split->splits_special());
+  EXPECT_THAT(whole->encode("low<|endoftext|>"), ElementsAre(257, 268));
+  EXPECT_THAT(split->encode("low<|im|><|elow"), ElementsAre(257, 270, 269, 257));
+  const std::string text = "low<|endoftext|>";
+  const auto ids = split->encode(text);
+  EXPECT_GT(ids.size(), 5U);
+  EXPECT_THAT(ids, ::testing::Not(::testing::Contains(::testing::AnyOf(268, 269))));
+  EXPECT_EQ(split->decode(ids), text);
+  EXPECT_EQ(split->end_of_text(), 268);
+  // A chat is encoded alike, also of vocab.json.
+  EXPECT_EQ(encode_chat(*split, {text, {}}).ids, ids);
+  write_small_gpt2(folder_ / "gpt2");
+  EXPECT_THAT(encode_chat(*make_tokenizer(folder_ / "gpt2"), {text, {}}).ids,
+              ElementsAre(257, 268));
+  write_file(folder_ / "gpt2/tokenizer_config.json", R"({"split_special_tokens": true})");
+  EXPECT_EQ(encode_chat(*make_tokenizer(folder_ / "gpt2"), {text, {}}).ids, ids);
+  // An old cache is not taken; the file is the same.
+  EXPECT_NE(split->document_fingerprint(), whole->document_fingerprint());
+  EXPECT_EQ(split->fingerprint(), whole->fingerprint());
 }
 
 TEST_F(TokenizerJson, TheLongerAddedTokenWins) {
