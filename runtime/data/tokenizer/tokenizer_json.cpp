@@ -5,6 +5,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "runtime/data/file_io.hpp"
 #include "runtime/data/tokenizer/bpe_files.hpp"
 #include "runtime/data/tokenizer/model/byte_bpe.hpp"
@@ -208,6 +209,32 @@ class Reader {
   std::unordered_map<std::string, std::int32_t> vocab_;
 };
 
+// transformers adds the folder's tokens to those of the file. Here the file alone decides.
+void warn_of_unread_tokens(const std::string& path, const FolderTokens& folder,
+                           const std::vector<AddedToken>& added) {
+  constexpr std::size_t kMostNamed = 8;
+  std::vector<std::string> missing;
+  const auto look = [&](const std::string& content) {
+    const auto is_same = [&](const AddedToken& token) { return token.content == content; };
+    if (std::any_of(added.begin(), added.end(), is_same)) return;
+    if (std::find(missing.begin(), missing.end(), content) == missing.end()) {
+      missing.push_back(content);
+    }
+  };
+  for (const std::string& name : folder.names) look(name);
+  for (const AddedToken& token : folder.added) look(token.content);
+  if (missing.empty()) return;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(missing.size(), kMostNamed); ++i) {
+    names += (i == 0 ? "'" : ", '") + missing[i] + "'";
+  }
+  if (missing.size() > kMostNamed) names += ", ... (" + std::to_string(missing.size()) + " tokens)";
+  log_warning(path + ": added_tokens lacks " + names +
+              ", which the files beside it declare: they are encoded as text. transformers "
+              "recognises them; save the folder with it, AutoTokenizer.from_pretrained(FOLDER)"
+              ".save_pretrained(OTHER), which adds them to tokenizer.json");
+}
+
 }  // namespace
 
 std::unordered_map<std::string, std::int32_t> parse_vocab_json(const std::string& path,
@@ -232,6 +259,7 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path,
     const Json root = Json::parse(text);
     if (!root.is_object()) throw IoError(path + " is not a JSON object", path);
     TokenizerParts parts = Reader(path, root, folder).read();
+    warn_of_unread_tokens(path, folder, parts.added);
     parts.split_special = folder.split_special;
     parts.fingerprint = text_fingerprint(TokenizerKind::kJson, {text});
     return std::make_unique<TextTokenizer>(std::move(parts));

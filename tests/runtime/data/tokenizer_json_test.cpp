@@ -115,6 +115,29 @@ TEST_F(TokenizerJson, SplitSpecialTokensMakesSpecialTokensText) {
   EXPECT_EQ(split->fingerprint(), whole->fingerprint());
 }
 
+// transformers adds such tokens to those of the file.
+TEST_F(TokenizerJson, TokensThatOnlyTheFilesBesideDeclareAreNamed) {
+  const auto warning = [&] {
+    std::string warnings;
+    for (const std::string& line : logged_by([&] { (void)make({}); })) {
+      if (line.find("encoded as text") != std::string::npos) warnings += line;
+    }
+    return warnings;
+  };
+  write_file(folder_ / "tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  EXPECT_EQ(warning(), "");
+  write_file(folder_ / "tokenizer_config.json",
+             R"({"eos_token": "<|endoftext|>", "pad_token": "<p>", "extra_special_tokens": ["<x>"],
+                 "additional_special_tokens": ["<a>", {"content": "<|im|>"}]})");
+  write_file(folder_ / "added_tokens.json", R"({"<j>": 271, "<p>": 272})");
+  EXPECT_EQ(warning(), folder_ / "tokenizer.json" +
+                           ": added_tokens lacks '<p>', '<a>', '<x>', '<j>', which the files "
+                           "beside it declare: they are encoded as text. transformers recognises "
+                           "them; save the folder with it, "
+                           "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(OTHER), which "
+                           "adds them to tokenizer.json");
+}
+
 TEST_F(TokenizerJson, TheLongerAddedTokenWins) {
   Parts parts;
   parts.added = R"([{"id": 268, "content": "<a"}, {"id": 269, "content": "<a>"}])";
