@@ -57,6 +57,8 @@ void fit_micro_batch(RunConfig& run, const std::vector<EvalStream>& streams, std
   run.train.micro_batch = std::min(run.train.micro_batch, static_cast<std::int64_t>(most));
 }
 
+bool is_finite(double value) { return std::isfinite(value); }
+
 class Evaluation {
  public:
   Evaluation(const std::vector<EvalStream>& streams, const RunConfig& run, std::int64_t stride)
@@ -66,7 +68,7 @@ class Evaluation {
         batches_(make_batches(streams, seq_, stride, run.train.micro_batch)) {}
 
   // The sum of the losses of each stream; empty if rank 0 was asked to stop. Sums have one order
-  // for every division over ranks.
+  // for every division over ranks. Ends, on all ranks, behind a sum that is not finite.
   [[nodiscard]] std::vector<double> run(Engine& engine, UseRank& use) const {
     const std::int64_t at_once = std::int64_t{8} * use.comm().size();  // between signs of life
     std::vector<double> sums(streams_.size(), 0.0);
@@ -79,6 +81,7 @@ class Evaluation {
         sums[batch(first + static_cast<std::int64_t>(i)).stream] += losses[i];
       }
       use.watchdog().pulse();
+      if (!std::all_of(sums.begin(), sums.end(), is_finite)) return sums;
       const double asked = stop_requested() ? 1.0 : 0.0;
       if (use.comm().all_gather_values({&asked, 1}).front() > 0) return {};
     }
@@ -131,7 +134,14 @@ void print_table(const EvalRecord& record) {
   if (record.files.size() > 1) print_row(record.all, columns);
 }
 
+// Throws TrainingError if a loss is not finite.
 EvalRecord make_record(const std::vector<EvalStream>& streams, const std::vector<double>& sums) {
+  const auto damaged = std::find_if_not(sums.begin(), sums.end(), is_finite);
+  if (damaged != sums.end()) {
+    throw TrainingError(streams[static_cast<std::size_t>(damaged - sums.begin())].name +
+                        ": the model's loss is not finite; its weights are damaged, or too large "
+                        "for train.dtype");
+  }
   EvalRecord record;
   record.all.name = "all";
   double sum = 0;

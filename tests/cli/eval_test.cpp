@@ -66,6 +66,23 @@ TEST_F(Trained, EvaluatesTheDocumentsThatTheRunValidated) {
   EXPECT_NE(losses("true"), losses("false"));
 }
 
+TEST_F(Trained, ALossThatIsNotFiniteIsAnError) {
+  ASSERT_EQ(run("checkpoint export ckpt -o damaged").exit_code, 0);
+  std::string weights = scratch_->read("damaged/model.safetensors");
+  weights.replace(weights.size() - 4096, 4096, 4096, '\xFF');  // fp32: NaN
+  scratch_->write("damaged/model.safetensors", weights);
+  const std::string what = "eval tiny.yaml --checkpoint damaged --text more.txt --text less.txt";
+  for (const char* more : {"", " --json", " --nproc 2 --json"}) {
+    const Finished done = run(what + more);
+    EXPECT_EQ(done.exit_code, 5) << done.output;
+    EXPECT_NE(done.output.find("less.txt: the model's loss is not finite; its weights are damaged, "
+                               "or too large for train.dtype"),
+              std::string::npos)
+        << done.output;
+    EXPECT_EQ(done.output.find("perplexity"), std::string::npos) << done.output;
+  }
+}
+
 // The tensors of another theta, or of other heads, have the same shapes.
 TEST_F(Trained, ACheckpointKnowsItsModel) {
   const std::string use = std::string("generate ") + kUse + "--prompt a --max-tokens 1 ";
