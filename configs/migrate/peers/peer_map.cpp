@@ -52,7 +52,7 @@ void PeerMap::reclass(std::string_view from, KeyClass kind, std::string note) {
   mark(from, false);
 }
 
-void PeerMap::stop(std::string_view from, std::string note, std::string remedy) {
+void PeerMap::stop(std::string_view from, std::string note, const std::string& remedy) {
   reclass(from, KeyClass::kRefused, std::move(note));
   mark(from, true, remedy);
 }

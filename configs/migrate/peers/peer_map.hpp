@@ -31,7 +31,7 @@ class PeerMap {
   void reclass(std::string_view from, KeyClass kind, std::string note);
   // Sluice has no such thing: the key stops the migration unless --allow names it. A `remedy` is
   // needed where the key cannot be left out, because a default of the source stops.
-  void stop(std::string_view from, std::string note, std::string remedy = "");
+  void stop(std::string_view from, std::string note, const std::string& remedy = "");
   void error(std::string_view from, std::string_view what);
   // Asks for `key` of Sluice unless --set gives it.
   void missing(std::string_view from, std::string_view key, std::string give);

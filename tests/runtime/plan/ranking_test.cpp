@@ -12,14 +12,12 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kMiB = 1 << 20;
-
 // Peaks in MiB.
 Suggestion suggestion(double step_s, std::int64_t device, std::int64_t host, int settings) {
   Suggestion s;
   s.plan.time.step_s = step_s;
-  nth(s.plan.memory.tiers, Tier::kDevice).peak = device * kMiB;
-  nth(s.plan.memory.tiers, Tier::kHost).peak = host * kMiB;
+  nth(s.plan.memory.tiers, Tier::kDevice).peak = device << 20;
+  nth(s.plan.memory.tiers, Tier::kHost).peak = host << 20;
   for (int i = 0; i < settings; ++i) s.set.push_back({"key." + std::to_string(i), "value"});
   return s;
 }
