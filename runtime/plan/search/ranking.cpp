@@ -23,7 +23,13 @@ bool gains(const Suggestion& s, const Suggestion& faster) {
 
 }  // namespace
 
-void keep_best(std::vector<Suggestion>& suggestions, int most) {
+bool keep_best(std::vector<Suggestion>& suggestions, int most) {
+  if (std::ranges::none_of(suggestions, [](const Suggestion& s) { return s.plan.fits(); })) {
+    std::ranges::stable_sort(suggestions, {}, [](const Suggestion& s) { return s.plan.missing(); });
+    if (suggestions.size() > 1) suggestions.erase(suggestions.begin() + 1, suggestions.end());
+    return false;
+  }
+  std::erase_if(suggestions, [](const Suggestion& s) { return !s.plan.fits(); });
   std::ranges::stable_sort(suggestions, {}, [](const Suggestion& s) { return s.plan.time.step_s; });
   std::vector<Suggestion> best;
   for (Suggestion& s : suggestions) {
@@ -33,6 +39,7 @@ void keep_best(std::vector<Suggestion>& suggestions, int most) {
     if (worthwhile) best.push_back(std::move(s));
   }
   suggestions = std::move(best);
+  return true;
 }
 
 }  // namespace sluice

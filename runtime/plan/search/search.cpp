@@ -315,8 +315,7 @@ class Search {
   }
 
   // Plans more than are suggested in full, because evaluations may be out by a tenth of a step:
-  // except with very many micro-batches, whose program takes minutes. Drops a suggestion that does
-  // not fit after all while another one fits.
+  // except with very many micro-batches, whose program takes minutes. Some may not fit after all.
   void finish() {
     constexpr std::int64_t kMostWritten = 4096;  // micro-batches
     constexpr std::size_t kMore = 8;
@@ -331,16 +330,7 @@ class Search {
                                                                : evaluator_.evaluate(options),
                      options});
     }
-    const auto misses = [](const Suggestion& s) { return !s.plan.fits(); };
-    result_.any_fits = !std::all_of(all.begin(), all.end(), misses);
-    if (result_.any_fits) {
-      std::erase_if(all, misses);
-    } else if (!all.empty()) {
-      const auto missing = [](const Suggestion& s) { return s.plan.missing(); };
-      std::iter_swap(all.begin(), std::ranges::min_element(all, {}, missing));
-      all.erase(all.begin() + 1, all.end());
-    }
-    keep_best(all, limits_.most);
+    result_.any_fits = keep_best(all, limits_.most);
   }
 
   Planner& planner_;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -9,22 +8,16 @@
 namespace sluice {
 namespace {
 
-// Adds what another search has found for the question. Misses are dropped where something fits.
+// Adds what another search has found for the question.
 void add_found(SearchResult&& found, const PlanQuestion& question, const SearchLimits& limits,
                SearchResult& to) {
   to.candidates += found.candidates;
   to.evaluated += found.evaluated;
-  if (to.any_fits && !found.any_fits) return;
-  if (found.any_fits && !to.any_fits) to.suggestions.clear();
-  to.any_fits = found.any_fits;
   for (Suggestion& s : found.suggestions) {
     s.set = differences(question.options, s.options);
     to.suggestions.push_back(std::move(s));
   }
-  if (to.any_fits) return keep_best(to.suggestions, limits.most);
-  const auto missing = [](const Suggestion& s) { return s.plan.missing(); };
-  std::ranges::stable_sort(to.suggestions, {}, missing);
-  if (to.suggestions.size() > 1) to.suggestions.resize(1);
+  to.any_fits = keep_best(to.suggestions, limits.most);
 }
 
 // The question on a mesh of data-parallel ranks alone.
@@ -68,15 +61,11 @@ SearchResult suggest_for_gpus(Planner& planner, const PlanQuestion& question, Se
   limits.meshes = false;
   SearchResult placed =
       suggest(planner, {result.suggestions.front().options, question.budgets}, limits);
-  result.candidates += placed.candidates;
-  result.evaluated += placed.evaluated;
   const double longest = kWorthwhile * result.suggestions.front().plan.time.step_s;
-  for (Suggestion& s : placed.suggestions) {
-    if (s.options.offload.optimizer == Tier::kDevice || s.plan.time.step_s > longest) continue;
-    s.set = differences(question.options, s.options);
-    result.suggestions.push_back(std::move(s));
-  }
-  keep_best(result.suggestions, limits.most);
+  std::erase_if(placed.suggestions, [&](const Suggestion& s) {
+    return s.options.offload.optimizer == Tier::kDevice || s.plan.time.step_s > longest;
+  });
+  add_found(std::move(placed), question, limits, result);
   return result;
 }
 
