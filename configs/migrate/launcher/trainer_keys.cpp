@@ -11,7 +11,7 @@ using enum TrainerType;
 
 constexpr std::string_view kCompiler =
     "a compiler or kernel of PyTorch modules, for the same values";
-constexpr std::string_view kHub = "push an export yourself: sluice export";
+constexpr std::string_view kHub = "push an export yourself: `sluice checkpoint export`";
 constexpr std::string_view kLoader = "Sluice reads packed tokens without a DataLoader";
 constexpr std::string_view kDdp = "a setting of DistributedDataParallel";
 constexpr std::string_view kEval = "Sluice's evaluation is a mean loss over eval_steps batches";
@@ -154,7 +154,8 @@ constexpr auto kKeys = std::to_array<TrainerKey>({
     {"group_by_length", kFlag, "false", kNotNeeded, "all samples have model.seq tokens"},
     {"overwrite_output_dir", kFlag, "false", kNotNeeded, kGone},
     {"logging_dir", kText, "null", kNotNeeded, "event files are in output.dir"},
-    {"save_safetensors", kFlag, "true", kNotNeeded, "sluice export writes safetensors"},
+    {"save_safetensors", kFlag, "true", kNotNeeded,
+     "`sluice checkpoint export` writes safetensors"},
     {"fp16_opt_level", kText, "\"O1\"", kNotNeeded, kGone},
     {"fp16_backend", kText, "\"auto\"", kNotNeeded, kGone},
     {"half_precision_backend", kText, "\"auto\"", kNotNeeded, kGone},

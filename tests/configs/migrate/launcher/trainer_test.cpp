@@ -37,6 +37,7 @@ TEST(TrainerKeys, HaveDifferentNamesAndOneNote) {
   for (const TrainerKey& key : trainer_keys()) {
     EXPECT_TRUE(names.insert(key.name).second) << key.name;
     EXPECT_TRUE(key.kind == KeyClass::kMapped || !key.note.empty()) << key.name;
+    EXPECT_EQ(key.note.find("sluice export"), std::string_view::npos) << key.name;
     EXPECT_TRUE(key.successor.empty() || find_trainer_key(key.successor) != nullptr) << key.name;
   }
 }

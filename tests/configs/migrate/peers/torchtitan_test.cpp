@@ -180,6 +180,7 @@ TEST(Torchtitan, KeysOfTheTableAreThoseOfTheSource) {
   for (const TorchtitanKey& key : torchtitan_keys()) {
     EXPECT_TRUE(paths.insert(key.path).second) << key.path;
     EXPECT_FALSE(key.note.empty()) << key.path;
+    EXPECT_EQ(key.note.find("sluice export"), std::string_view::npos) << key.path;
   }
   EXPECT_EQ(paths.size(), 149U + 6U);
   const Migration result = migrate_toml("");
