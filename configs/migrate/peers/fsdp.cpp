@@ -339,7 +339,7 @@ Migration migrate_fsdp(const std::string& text, const FsdpOptions& options) {
     return result;
   }
   const AccelerateJob job = map_accelerate_job(file, map.draft());
-  result.world = options.world > 0 ? options.world : job.world;
+  map.set_world(options.world, job.world);
   FsdpMap(file, map, job.machines).run();
   map.draft().note(
       "batch, optimizer and schedule are those of the script: give them with --trainer or --set");

@@ -90,9 +90,10 @@ Migration migrate_megatron(std::string_view arguments, const MegatronOptions& op
   const MegatronArgs args = parse_megatron_args(command.arguments, map.draft(),
                                                 {.has_deepspeed_file = options.has_deepspeed_file});
   fill_effective(args, result);
-  if (!result.errors.empty()) return result;
-  result.world = options.world > 0 ? options.world : command.world;
   stop_refused(args, map);
+  map.settle_conditions();
+  map.set_world(options.world, command.world);
+  if (!result.errors.empty()) return result;
   MegatronRun run{args, map, result.world};
   map_megatron_model(run);
   map_megatron_batch(run);

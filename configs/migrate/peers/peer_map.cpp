@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/counted.hpp"
 #include "configs/run_config.hpp"
 #include "configs/schema.hpp"
 #include "configs/value.hpp"
@@ -69,6 +70,30 @@ void PeerMap::error(std::string_view from, std::string_view what) { draft_.error
 
 void PeerMap::missing(std::string_view from, std::string_view key, std::string give) {
   if (!setting_of(settings_, key)) draft_.missing(std::string(from), std::move(give));
+}
+
+void PeerMap::set_world(int given, int started) {
+  result_.world = given > 0 ? given : started;
+  if (given == 0 || started == 0 || given == started) return;
+  draft_.error("", "the job starts " + counted(started, "rank") + ", and --world gives " +
+                       std::to_string(given) + "; leave one of the two out");
+}
+
+void PeerMap::settle_conditions() {
+  constexpr std::string_view kWithout = "no effect without ";
+  for (MigratedKey& key : result_.keys) {
+    if (key.kind != KeyClass::kIgnored || !key.note.starts_with(kWithout)) continue;
+    const std::string names = key.note.substr(kWithout.size()) + " ";
+    for (const MigratedKey& other : result_.keys) {
+      if (!other.stops || (names.find(other.path + " ") == std::string::npos &&
+                           names.find(other.path + ",") == std::string::npos)) {
+        continue;
+      }
+      key.kind = KeyClass::kNotNeeded;
+      key.note = "belongs to " + other.path + ", which stops the migration";
+      break;
+    }
+  }
 }
 
 std::string yaml_paths(const std::vector<std::string>& paths) {

@@ -35,6 +35,10 @@ class PeerMap {
   void error(std::string_view from, std::string_view what);
   // Asks for `key` of Sluice unless --set gives it.
   void missing(std::string_view from, std::string_view key, std::string give);
+  // Ranks of the job: `given` by --world or `started` by the source; 0 is not known.
+  void set_world(int given, int started);
+  // A key that is ignored without another one belongs to that one where it stops the migration.
+  void settle_conditions();
 
  private:
   void make_sure(std::string_view from);

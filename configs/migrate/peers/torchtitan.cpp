@@ -190,6 +190,7 @@ Migration migrate_torchtitan(std::string_view text, const TorchtitanOptions& opt
   PeerMap map(result, options.settings, default_key);
   TorchtitanValues values;
   FileWalk(values, map).run(document.root);
+  map.settle_conditions();
   for (const auto& [path, value] : values.all()) result.effective.emplace(path, to_json(value));
   if (result.errors.empty()) map_torchtitan(values, map, options.world);
   return result;

@@ -32,7 +32,7 @@ const std::vector<TorchtitanKey>& torchtitan_keys() {
     {"model.flavor", kText, "\"debugmodel\"", kMapped, "the flavor's sizes"},
     {"model.hf_assets_path", kText, "\"./tests/assets/tokenizer\"", kNotNeeded, "data.tokenizer takes such a folder, where data.text is given"},
     {"model.tokenizer_path", kText, "null", kNotNeeded, "data.tokenizer takes such a folder, where data.text is given"},
-    {"model.converters", kList, "[]", kRefused, "no FP8 and MX formats"},
+    {"model.converters", kList, "[]", kRefused, "train.matmul: fp8 takes the place of float8; there is no MX format"},
     {"model.print_after_conversion", kBool, "false", kNotNeeded, "output for people"},
     {"optimizer.name", kText, "\"AdamW\"", kMapped, "optimizer.type"},
     {"optimizer.lr", kFloat, "0.0008", kMapped, "optimizer.lr"},

@@ -44,6 +44,13 @@ TEST(Fsdp, AFileOfFsdp2BecomesAConfiguration) {
   EXPECT_EQ(result.effective.at("fsdp_config.fsdp_min_num_params"), "100000000");
 }
 
+TEST(Fsdp, WorldMustBeTheNumberOfProcesses) {
+  const std::string file = file_of("  fsdp_version: 2\n");
+  EXPECT_EQ(problems_of(migrate_fsdp(file, {.file = "fsdp.yaml", .world = 8})), "");
+  EXPECT_EQ(problems_of(migrate_fsdp(file, {.file = "fsdp.yaml", .world = 4})),
+            "fsdp.yaml: the job starts 8 ranks, and --world gives 4; leave one of the two out");
+}
+
 TEST(Fsdp, StrategiesBecomeStages) {
   struct Case {
     std::string section;

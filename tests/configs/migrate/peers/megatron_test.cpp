@@ -247,6 +247,33 @@ TEST(Megatron, ValuesWithoutCounterpartStopUnlessTheyAreDefaults) {
   }
 }
 
+TEST(Megatron, WhatGoesWithARefusedArgumentIsNotIgnoredByMegatron) {
+  const auto key = [](const std::string& arguments, const std::string& path) {
+    return key_of(migrate_gpt(kGpt + arguments), path);
+  };
+  EXPECT_EQ(key("--fp8-margin 1", "--fp8-margin").kind, KeyClass::kIgnored);
+  EXPECT_EQ(key("--fp8-margin 1 --fp4-format e2m1", "--fp8-margin").kind, KeyClass::kNotNeeded);
+  const MigratedKey topk = key("--moe-router-topk 2 --num-experts 8", "--moe-router-topk");
+  EXPECT_EQ(topk.kind, KeyClass::kNotNeeded);
+  EXPECT_EQ(topk.note, "belongs to --num-experts, which stops the migration");
+}
+
+// "nothing is lost" would be untrue of these arguments, also beside a mistake.
+TEST(Megatron, ARefusedArgumentStopsBesideAMistake) {
+  EXPECT_TRUE(
+      key_of(migrate_megatron(kGpt + "--num-experts 8 --train-iters x", {}), "--num-experts")
+          .stops);
+}
+
+TEST(Megatron, AShellScriptIsNotRun) {
+  const Migration result =
+      migrate_megatron("#!/bin/bash\nN=$((2*4))\npython pretrain_gpt.py\n", {.file = "run.sh"});
+  ASSERT_EQ(result.notes.size(), 1U);
+  EXPECT_EQ(result.notes[0],
+            "run.sh: a shell script is not run here; write echo before its torchrun or python, and "
+            "give the line that the script prints");
+}
+
 // A default of Megatron-LM stops: leaving the argument out is no way out.
 TEST(Megatron, ADefaultThatStopsNamesTheArgumentToGive) {
   const auto remedy = [](const std::string& arguments, const std::string& path) {

@@ -174,6 +174,8 @@ const std::vector<Refused>& refused() {
       {"torchrun --nnodes 1:4 pretrain_gpt.py " + kWhole,
        "--megatron: --nnodes: found '1:4', expected a number of hosts that does not change; write "
        "one"},
+      {"torchrun --nproc_per_node 8 pretrain_gpt.py " + kWhole,
+       "--megatron: the job starts 8 ranks, and --world gives 16; leave one of the two out", 16},
       {"python pretrain_bert.py " + kWhole,
        "--megatron: pretrain_bert.py trains no model of Sluice; migrate a command of "
        "pretrain_gpt.py"},

@@ -175,6 +175,17 @@ TEST(Torchtitan, ValuesWithoutCounterpartStop) {
                    .stops);
 }
 
+TEST(Torchtitan, WhatGoesWithRefusedConvertersIsNotIgnoredByTorchtitan) {
+  const std::string recipe = "[quantize.linear.float8]\nrecipe_name = \"rowwise\"\n";
+  const std::string path = "quantize.linear.float8.recipe_name";
+  EXPECT_EQ(key_of(migrate_toml(recipe), path).kind, KeyClass::kIgnored);
+  const Migration result = migrate_toml("[model]\nconverters = [\"float8\"]\n" + recipe);
+  EXPECT_EQ(key_of(result, path).kind, KeyClass::kNotNeeded);
+  EXPECT_EQ(key_of(result, path).note, "belongs to model.converters, which stops the migration");
+  EXPECT_EQ(key_of(result, "model.converters").note,
+            "train.matmul: fp8 takes the place of float8; there is no MX format");
+}
+
 TEST(Torchtitan, KeysOfTheTableAreThoseOfTheSource) {
   std::set<std::string_view> paths;
   for (const TorchtitanKey& key : torchtitan_keys()) {
