@@ -35,6 +35,11 @@ std::vector<ShellWord> read_words(std::string_view arguments, const MegatronOpti
                               std::to_string(problem.place.column) + ": ";
     result.errors.push_back({"", result.file + place + problem.what});
   }
+  if (!split.problems.empty() && arguments.starts_with("#!")) {
+    result.notes.push_back(result.file +
+                           ": a shell script is not run here; write echo before its torchrun or "
+                           "python, and give the line that the script prints");
+  }
   for (const std::string& note : split.notes) result.notes.push_back(result.file + ": " + note);
   if (!is_file) {
     int number = 0;

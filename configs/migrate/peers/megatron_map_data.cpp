@@ -62,18 +62,19 @@ void map_split(MegatronRun& run) {
   const bool given = run.args.has("--split");
   const std::string text = given ? run.args.text("--split") : "969, 30, 1";
   std::vector<double> shares;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find_first_of(",/", begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
-    if (!is_python_float(word) || python_float(word) < 0) {
-      run.map.error("--split", "found '" + text +
-                                   "', expected numbers with commas; write "
-                                   "--split 969,30,1");
-      return;
-    }
-    shares.push_back(python_float(word));
-    begin = end + 1;
+  bool is_number = true;
+  for (std::size_t at = text.find_first_of(kDigits); at < text.size();) {
+    const std::size_t end = std::min(text.find_first_not_of(kDigits, at), text.size());
+    const std::string word = text.substr(at, end - at);
+    is_number = is_number && is_python_float(word);
+    if (is_number) shares.push_back(python_float(word));
+    at = text.find_first_of(kDigits, end);
+  }
+  if (!is_number || shares.empty() || shares.size() > 3) {
+    run.map.error("--split", "found '" + text +
+                                 "', expected one to three numbers with commas; write --split "
+                                 "969,30,1");
+    return;
   }
   shares.resize(3);
   if (shares[2] == 0) shares.pop_back();

@@ -143,6 +143,8 @@ TEST(Megatron, ArgumentsOfAGptBecomeKeys) {
        "[{path: \"a\", weight: 0.3}, {path: \"b\", weight: 0.7}]"},
       {"--data-path a --split 98,2,0", "data.split", "[98, 2]"},
       {"--data-path a --split 98/1/1", "data.split", "[98, 1, 1]"},
+      {"--data-path a --split \"'99,1,0'\"", "data.split", "[99, 1]"},
+      {"--data-path a --split '98, 1.5; .5'", "data.split", "[98, 1.5, 0.5]"},
       {"--train-data-path a --valid-data-path v", "data.valid", "[\"v\"]"},
       {"--train-data-path a --valid-data-path v --test-data-path t u", "data.test",
        "[\"t\", \"u\"]"},

@@ -148,7 +148,11 @@ const std::vector<Refused>& refused() {
        "--megatron: --optimizer-cpu-offload: needs --use-precision-aware-optimizer, Megatron-LM "
        "stops; give both"},
       {kWhole + "--data-path a --split x",
-       "--megatron: --split: found 'x', expected numbers with commas; write --split 969,30,1"},
+       "--megatron: --split: found 'x', expected one to three numbers with commas; write "
+       "--split 969,30,1"},
+      {kWhole + "--data-path a --split 1,1,1,1",
+       "--megatron: --split: found '1,1,1,1', expected one to three numbers with commas; write "
+       "--split 969,30,1"},
       {kWhole + "--data-path a --train-data-path b",
        "--megatron: --data-path: --train-data-path, --valid-data-path or --test-data-path is given "
        "too, Megatron-LM stops; give one kind"},
