@@ -14,19 +14,25 @@ bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 
 
 bool is_name_byte(char c) { return is_name_start(c) || (c >= '0' && c <= '9'); }
 
-// "2e-5" of "${LR:-2e-5}": the text of a plain default; nullopt where there is none.
-std::optional<std::string_view> fallback_of(std::string_view expansion) {
+// "2e-5" of "${LR:-2e-5}": the text of a plain default, without the quotes around all of it;
+// nullopt where there is none. Inside double quotes, single quotes are text.
+std::optional<std::string_view> fallback_of(std::string_view expansion, bool quoted) {
   if (!expansion.starts_with("${") || !expansion.ends_with('}')) return std::nullopt;
   expansion.remove_prefix(2);
   expansion.remove_suffix(1);
   std::size_t at = 0;
   while (at < expansion.size() && is_name_byte(expansion[at])) ++at;
   const std::string_view rest = expansion.substr(at);
-  if (at == 0 || !is_name_start(expansion[0]) || !rest.starts_with(":-") || rest.size() == 2) {
-    return std::nullopt;
+  if (at == 0 || !rest.starts_with(":-") || rest.size() == 2) return std::nullopt;
+  std::string_view text = rest.substr(2);
+  const char first = text.front();
+  if (text.size() > 2 && first == text.back() && (first == '"' || (first == '\'' && !quoted))) {
+    text = text.substr(1, text.size() - 2);
+    return text.find_first_of("'\"\\$`") == std::string_view::npos ? std::optional(text)
+                                                                   : std::nullopt;
   }
-  const bool is_plain = rest.find_first_of(" \t'\"\\$`") == std::string_view::npos;
-  return is_plain ? std::optional(rest.substr(2)) : std::nullopt;
+  const bool is_plain = text.find_first_of(" \t'\"\\$`") == std::string_view::npos;
+  return is_plain ? std::optional(text) : std::nullopt;
 }
 
 class Splitter {
@@ -183,7 +189,7 @@ class Splitter {
       return;
     }
     const std::string name(text_.substr(first, at_ - first));
-    if (const auto fallback = fallback_of(name)) {
+    if (const auto fallback = fallback_of(name, quoted)) {
       word_->text += *fallback;
       result_.notes.push_back(printable(name) + ": the default " + in_quotes(*fallback) +
                               " was taken; if the job sets the variable, write its value instead");

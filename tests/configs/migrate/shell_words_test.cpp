@@ -36,6 +36,7 @@ TEST(ShellWords, SplitsLikeAShell) {
       {"*.txt ~/x {a,b} a=b", {"*.txt", "~/x", "{a,b}", "a=b"}},
       {"a\r\n", {"a"}},
       {"--lr ${LR:-2e-5} \"${A:-b}c\"", {"--lr", "2e-5", "bc"}},
+      {"${IP:-\"localhost\"} ${1:-'ck pt'}", {"localhost", "ck pt"}},
       {"'two\nlines'", {"two\nlines"}},
   };
   for (const Case& each : cases) {
