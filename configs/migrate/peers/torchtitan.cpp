@@ -1,6 +1,7 @@
 #include "configs/migrate/peers/torchtitan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <string>
 #include <tuple>
@@ -71,6 +72,18 @@ std::string with_blanks(std::string_view words) {
   for (const char c : words) text += c == ',' ? std::string(", ") : std::string(1, c);
   return text;
 }
+
+// Former names of keys, and the names that took their place.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kRenamed{{
+    {"training.compile", "compile.enable"},
+    {"training.batch_size", "training.local_batch_size"},
+    {"checkpoint.enable_checkpoint", "checkpoint.enable"},
+    {"checkpoint.last_save_model_weights_only", "checkpoint.last_save_model_only"},
+    {"lr_scheduler.lr_min", "lr_scheduler.min_lr_factor"},
+    {"training.warmup_steps", "lr_scheduler.warmup_steps"},
+    {"training.seed", "debug.seed"},
+    {"training.deterministic", "debug.deterministic"},
+}};
 
 class FileWalk {
  public:
@@ -143,6 +156,9 @@ class FileWalk {
 
   static std::string unknown(const std::string& path) {
     if (is_section(path)) return "the name is a section's; write [" + path + "] and its keys";
+    for (const auto& [former, name] : kRenamed) {
+      if (path == former) return "torchtitan has renamed the key; write " + std::string(name);
+    }
     std::vector<std::string_view> names;
     for (const TorchtitanKey& key : torchtitan_keys()) {
       names.push_back(key.path);

@@ -215,6 +215,10 @@ TEST(Torchtitan, RefusesWithTheWholeMessage) {
       {"[training]\nbatch = 5",
        "t.toml:2:1: training.batch: torchtitan has no such key and stops; did you mean "
        "training.dataset?"},
+      {"[training]\ncompile = true\nbatch_size = 4",
+       "t.toml:2:1: training.compile: torchtitan has renamed the key; write compile.enable\n"
+       "t.toml:3:1: training.batch_size: torchtitan has renamed the key; write "
+       "training.local_batch_size"},
       {"[wibble]\nx = 5",
        "t.toml:1:2: wibble: torchtitan has no such key and stops; leave the key out"},
       {"[trainig]\nsteps = 5",
