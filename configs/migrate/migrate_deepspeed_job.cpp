@@ -197,6 +197,15 @@ class DeepSpeedJob {
     if (!accelerate_->config_file.empty()) config_ = accelerate_->config_file;
   }
 
+  [[nodiscard]] DeepSpeedSource load_source() const try {
+    return load_deepspeed_source(home_path(config_));
+  } catch (const ConfigError&) {
+    if (!request_.deepspeed.empty()) throw;
+    throw ConfigError("the job names the DeepSpeed file " + in_quotes(config_) +
+                      ", and no such file is in this folder; start in the job's folder, or name "
+                      "the file as the first argument");
+  }
+
   [[nodiscard]] bool has_configuration() const {
     return !request_.deepspeed.empty() || !config_.empty();
   }
@@ -219,7 +228,7 @@ class DeepSpeedJob {
           "no DeepSpeed configuration: name the file, or give --launch or --accelerate "
           "with a line or a file that names one");
     }
-    const DeepSpeedSource source = load_deepspeed_source(home_path(config_));
+    const DeepSpeedSource source = load_source();
     file_ = source.name;
     if (const std::string other = other_file(source.text, file_); !other.empty()) {
       errors_.push_back({"", file_ + ": " + other});

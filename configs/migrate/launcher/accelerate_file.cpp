@@ -103,7 +103,8 @@ class FileReader {
   void check_keys() {
     for (const HjsonEntry& entry : file_.root.entries) {
       if (contains(kFileKeys, entry.key)) continue;
-      error(entry, "accelerate has no such key" + near_miss(entry.key, kFileKeys));
+      const std::string near = near_miss(entry.key, kFileKeys);
+      error(entry, "accelerate has no such key" + (near.empty() ? "; remove the key" : near));
     }
   }
   [[nodiscard]] const HjsonEntry* entry(std::string_view key) const {
@@ -132,6 +133,9 @@ class FileReader {
     const HjsonEntry* found = entry("mixed_precision");
     if (found == nullptr || found->value.kind == Kind::kNull) return;
     file_.mixed_precision = found->value.kind == Kind::kBool ? "no" : found->value.text;
+    for (char& c : file_.mixed_precision) {  // accelerate launch has no letter case here
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
     if (contains(kPrecisions, file_.mixed_precision)) return;
     error(*found, format_text("{} is no precision; give no, fp16, bf16 or fp8",
                               in_quotes(file_.mixed_precision)));

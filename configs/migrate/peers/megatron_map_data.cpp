@@ -57,10 +57,12 @@ void map_paths(MegatronRun& run, std::string_view from, std::string_view key) {
   run.map.stop(from, "weights there; here each file has the share of its tokens");
 }
 
-// Weights of training, validation and test: "969, 30, 1".
+// Weights of training, validation and test: "969, 30, 1". Megatron-LM takes each run of digits and
+// points as a number, whatever lies between.
 void map_split(MegatronRun& run) {
   const bool given = run.args.has("--split");
   const std::string text = given ? run.args.text("--split") : "969, 30, 1";
+  constexpr std::string_view kDigits = ".0123456789";
   std::vector<double> shares;
   bool is_number = true;
   for (std::size_t at = text.find_first_of(kDigits); at < text.size();) {

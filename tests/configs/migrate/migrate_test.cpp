@@ -62,6 +62,12 @@ TEST_F(MigrateRequest, FilesThatAreNotThere) {
   EXPECT_EQ(complaint({.deepspeed = "no.json"}),
             "throws no file 'no.json', and the text is no base64 of a configuration; name a "
             "DeepSpeed configuration, or give its JSON in urlsafe base64");
+  scratch_.write("names.yaml",
+                 "distributed_type: DEEPSPEED\nnum_processes: 2\n"
+                 "deepspeed_config: {deepspeed_config_file: no.json}\n");
+  EXPECT_EQ(complaint({.accelerate = "names.yaml"}),
+            "throws the job names the DeepSpeed file 'no.json', and no such file is in this "
+            "folder; start in the job's folder, or name the file as the first argument");
   EXPECT_EQ(complaint({.torchtitan = "no.toml"}),
             "throws --torchtitan no.toml: cannot be read as a file; check the path");
   EXPECT_EQ(complaint({.accelerate = "no.yaml"}),

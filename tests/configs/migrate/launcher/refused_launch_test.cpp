@@ -187,7 +187,7 @@ TEST(RefusedAccelerate, Files) {
       {"distributed_type: [FSDP\n",
        {"c.yaml:2:1: not YAML: end of sequence flow not found (a [ without its ])"}},
       {"distributed_type: FSDP\nfrobnicate: 1\n",
-       {"c.yaml:2:1: frobnicate: accelerate has no such key"}},
+       {"c.yaml:2:1: frobnicate: accelerate has no such key; remove the key"}},
   };
   for (const Wrong& wrong : cases) {
     SCOPED_TRACE(wrong.input);

@@ -26,7 +26,7 @@ TEST(Fsdp, AFileOfFsdp2BecomesAConfiguration) {
                                           "  fsdp_activation_checkpointing: true\n"
                                           "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
                                           "  fsdp_state_dict_type: SHARDED_STATE_DICT\n",
-                                          "mixed_precision: bf16\n"),
+                                          "mixed_precision: BF16\n"),
                                   {.file = "fsdp.yaml"});
   EXPECT_EQ(problems_of(result), "");
   EXPECT_EQ(result.world, 8);
