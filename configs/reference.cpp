@@ -150,6 +150,9 @@ std::string example_of(const Key& key) {
 
 std::string explain(std::string_view name) {
   if (name.empty()) return explain_all();
+  if (name == "base") {
+    return wrapped("base: " + std::string(kBaseDoc), 0, 2) + "  example   base: file.yaml\n";
+  }
   if (const Section* section = find_section(name)) return explain_section(*section);
   if (const Key* key = find_key(name)) return explain_key(*key);
   std::string text;

@@ -48,6 +48,10 @@ TEST(Reference, ExplainsAKeyASectionAndAll) {
             std::string::npos);
   EXPECT_NE(explain("offload.nvme_path").find("effect    only where a state lives on nvme"),
             std::string::npos);
+  EXPECT_EQ(explain("base"),
+            "base: Another configuration whose values hold where this one says nothing;\n"
+            "  relative to this file.\n"
+            "  example   base: file.yaml\n");
   for (const Section& section : schema()) {
     const std::string text = explain(section.name);
     for (const Key& key : section.keys) {
