@@ -1,4 +1,4 @@
-// Checks of numeric arguments. Only for command_line.cpp and tool_arguments.cpp.
+// Checks of numeric arguments. Only for files that include CLI11.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -22,6 +22,21 @@ inline CLI::Validator whole_number(std::uint64_t least,
                                                                     : " on");
   };
   return CLI::Validator([complaint](std::string& text) { return complaint(text); }, "");
+}
+
+// "600TB" as bytes, above 0. CLI11's own conversion reads -5 as 2^64 - 5.
+inline CLI::Validator size_in_bytes(bool kilo_is_1000, const std::string& example) {
+  return CLI::Validator(
+      [kilo_is_1000, example](std::string& text) -> std::string {
+        const std::string given = text;
+        try {
+          const bool is_number = !text.empty() && text[0] >= '0' && text[0] <= '9';
+          if (is_number && CLI::AsSizeValue(kilo_is_1000)(text).empty() && text != "0") return "";
+        } catch (const CLI::ValidationError&) {  // 1.5TB
+        }
+        return "found '" + given + "', expected a size above 0 such as " + example;
+      },
+      "SIZE");
 }
 
 }  // namespace sluice

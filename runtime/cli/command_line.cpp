@@ -59,7 +59,7 @@ void add_plan(CLI::App& app, Arguments& args) {
       "print how long this many tokens take, such as 15T");
   plan->add_option("--endurance", args.plan.endurance_bytes,
                    "bytes that the drive may take in its life, for its wear")
-      ->transform(CLI::AsSizeValue(true))
+      ->transform(size_in_bytes(true, "600TB"))
       ->default_str("600TB");
 }
 

@@ -65,7 +65,7 @@ void add_checkpoint(CLI::App& app, Arguments& args) {
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
       ->capture_default_str();
   out->add_option("--shard-bytes", command.shard_bytes, "of tensors in one file: 5GB")
-      ->transform(CLI::AsSizeValue(true))
+      ->transform(size_in_bytes(true, "5GB"))
       ->default_str("5GB");
   out->add_option("--tokenizer", command.tokenizer, "a folder with the tokenizer's files");
   in->add_option("--format", command.format, "of the folder")

@@ -182,6 +182,12 @@ TEST_F(PlanOutput, DaysForATokenBudgetAndDrivesForIt) {
   EXPECT_EQ(json("plan tiny.yaml --profile cpu")["token_budget"], nullptr);
   for (const char* tokens : {"many", "-3B", "0", "1.5"}) {
     EXPECT_EQ(run(std::string("plan tiny.yaml --tokens ") + tokens).exit_code, 2) << tokens;
+    const Finished drive = run(std::string("plan tiny.yaml --endurance ") + tokens);
+    EXPECT_EQ(drive.exit_code, 2) << tokens;
+    EXPECT_NE(drive.output.find(std::string("--endurance: found '") + tokens +
+                                "', expected a size above 0 such as 600TB"),
+              std::string::npos)
+        << drive.output;
   }
 }
 

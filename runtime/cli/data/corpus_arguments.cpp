@@ -18,8 +18,7 @@ void add_common(CLI::App& sub, CorpusCommand& command) {
   sub.add_option("--threads", command.threads, "default: the machine's, at most 16")
       ->check(whole_number(1, 1024));
   sub.add_option("--unit", command.unit_bytes, "input of one output file")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(whole_number(1))
+      ->transform(size_in_bytes(false, "64MiB"))
       ->default_str("64MiB");
   sub.add_flag("--json", command.json, "the counts as JSON");
 }
@@ -56,7 +55,7 @@ void add_dedupe(CLI::App& group, CorpusCommand& command) {
                   "evaluation sets: cuts their runs of 13 words out of the documents; repeatable")
       ->allow_extra_args(false);
   sub->add_option("--memory", command.memory_bytes, "of the sorts")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(size_in_bytes(false, "64MiB"))
       ->default_str("256MiB");
 }
 

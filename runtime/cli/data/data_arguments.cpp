@@ -61,7 +61,7 @@ void add_shuffle(CLI::App& group, DataCommand& command) {
       ->check(whole_number(0, ~std::uint64_t{0}))
       ->capture_default_str();
   sub->add_option("--memory", command.memory_bytes, "for documents: 1GiB; the rest waits on disk")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(size_in_bytes(false, "1GiB"))
       ->default_str("1GiB");
 }
 
