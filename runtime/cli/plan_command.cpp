@@ -161,7 +161,7 @@ std::string describe_host_share(const OffloadOptions& offload, const StepShape& 
 
 int run_plan(const PlanCommand& command) {
   LoadedConfig config = load_config(command.config, command.overrides);
-  settle_model_from(config);
+  settle_model_from(config, "never", false);
   PlanMachine machine = find_machine(command.profile, config.run);
   RunPlace place{.world = world_of(command, config.run),
                  .on_gpu = machine.profile.gpu,

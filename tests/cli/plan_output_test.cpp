@@ -150,6 +150,18 @@ TEST_F(PlanOutput, AModelFromThatIsNoFolderOfAModel) {
             std::string::npos);
 }
 
+TEST_F(PlanOutput, AFolderWithoutATokenizerCanBePlanned) {
+  const std::string config = SLUICE_SOURCE_DIR "/tests/golden/hf/llama/config.json";
+  std::filesystem::create_directory(scratch_.path("hf"));
+  std::filesystem::copy_file(config, scratch_.path("hf/config.json"));
+  scratch_.write("hf.yaml", "model: {from: hf, seq: 8}\ndata: {text: [x.txt]}\n");
+  const Finished finished = run("plan hf.yaml --profile cpu");
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_NE(finished.output.find("recompute none, 1 micro-batch in micro"), std::string::npos)
+      << finished.output;
+  EXPECT_NE(run("train hf.yaml --dry-run").output.find("has no tokenizer.json"), std::string::npos);
+}
+
 TEST_F(PlanOutput, TheFirstEditOfTheQuickstartWorks) {
   scratch_.write("share.yaml", "base: tiny.yaml\nschedule: {warmup_steps: 5%}\n");
   const Finished finished = run("train share.yaml --set train.steps=4");

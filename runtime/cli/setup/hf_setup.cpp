@@ -35,7 +35,7 @@ void note_origins(LoadedConfig& config, const RunConfig& before, const std::stri
   }
 }
 
-void settle_tokenizer(LoadedConfig& config, const std::string& dir) {
+void settle_tokenizer(LoadedConfig& config, const std::string& dir, bool reads_data) {
   DataOptions& data = config.run.data;
   if (config.given("data.tokenizer")) return;
   if (const std::string path = hf_tokenizer_of(dir); !path.empty()) {
@@ -43,7 +43,7 @@ void settle_tokenizer(LoadedConfig& config, const std::string& dir) {
     config.origins.insert_or_assign("data.tokenizer", place_of(dir));
     return;
   }
-  if (!reads_text(data)) return;  // tokens need none
+  if (!reads_data || !reads_text(data)) return;  // tokens need none
   throw ConfigError(config.place("model.from") + ": model.from: " + dir +
                     " has no tokenizer.json, vocab.json or tokenizer.model, so that text cannot be "
                     "made into this model's tokens; put them there, or give data.tokenizer (--set "
@@ -111,7 +111,7 @@ std::string missing_model(const std::string& dir) {
   return "there is no " + config_of(dir) + "; expected a Hugging Face folder";
 }
 
-void settle_model_from(LoadedConfig& config, const std::string& resume) {
+void settle_model_from(LoadedConfig& config, const std::string& resume, bool reads_data) {
   const std::string& dir = config.run.model.from;
   if (dir.empty()) return;
   const std::string source = config_of(dir);
@@ -130,7 +130,7 @@ void settle_model_from(LoadedConfig& config, const std::string& resume) {
   }
   if (!lines.empty()) throw ConfigError(lines);
   note_origins(config, before, source);
-  settle_tokenizer(config, dir);
+  settle_tokenizer(config, dir, reads_data);
   note_dtype(config);
 }
 

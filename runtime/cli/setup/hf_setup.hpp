@@ -13,8 +13,9 @@ namespace sluice {
 // folder's own. Does nothing if model.from is empty. Throws ConfigError with both values if a given
 // key differs from the folder; IoError.
 // `resume`: of `sluice train`; if the folder is missing, the error says how the run resumes
-// without.
-void settle_model_from(LoadedConfig& config, const std::string& resume = "never");
+// without. `reads_data`: text needs a tokenizer; a plan knows the vocabulary without one.
+void settle_model_from(LoadedConfig& config, const std::string& resume = "never",
+                       bool reads_data = true);
 
 // Whether a run in fp32 starts from weights of 16 bits. REQUIRES: settle_model_from() was called.
 [[nodiscard]] bool widens_weights(const RunConfig& run);
