@@ -24,21 +24,26 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-}  // namespace
-
-std::string machine_rates_path() {
-  if (const std::string path = environment(kVariable); !path.empty()) return path;
+// Empty where the environment names no place.
+std::string path_of_environment() {
+  if (std::string path = environment(kVariable); !path.empty()) return path;
   std::string cache = environment("XDG_CACHE_HOME");
   if (cache.empty()) {
     const std::string home = environment("HOME");
-    if (home.empty()) {
-      throw ConfigError(
-          "no place for the rates file: HOME, XDG_CACHE_HOME and SLUICE_RATES are not set; set one "
-          "or give --out");
-    }
+    if (home.empty()) return "";
     cache = home + "/.cache";
   }
   return cache + "/sluice/rates-" + host_name() + ".json";
+}
+
+}  // namespace
+
+std::string machine_rates_path() {
+  std::string path = path_of_environment();
+  if (!path.empty()) return path;
+  throw ConfigError(
+      "no place for the rates file: HOME, XDG_CACHE_HOME and SLUICE_RATES are not set; set one or "
+      "give --out");
 }
 
 void write_machine_rates(const MachineRates& rates, const std::string& path) {
@@ -67,7 +72,8 @@ MachineRates read_machine_rates(const std::string& path) {
 }
 
 std::optional<MachineRates> find_machine_rates() {
-  const std::string path = machine_rates_path();
+  const std::string path = path_of_environment();
+  if (path.empty()) return std::nullopt;
   std::error_code error;
   if (environment(kVariable).empty() && !fs::exists(path, error)) return std::nullopt;
   return read_machine_rates(path);

@@ -128,8 +128,8 @@ struct MachineRates {
 // Creates the folder and replaces the file atomically. Throws IoError.
 void write_machine_rates(const MachineRates& rates, const std::string& path);
 [[nodiscard]] MachineRates read_machine_rates(const std::string& path);  // throws IoError
-// Reads the file of machine_rates_path(). nullopt: no such file; but a file that SLUICE_RATES names
-// must exist. Throws IoError.
+// Reads the file of machine_rates_path(). nullopt: no such file, or no place for one; but a file
+// that SLUICE_RATES names must exist. Throws IoError.
 [[nodiscard]] std::optional<MachineRates> find_machine_rates();
 
 }  // namespace sluice

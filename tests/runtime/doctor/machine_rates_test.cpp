@@ -189,6 +189,7 @@ TEST(MachineRates, FoundByEnvironmentOrHome) {
   ::unsetenv("XDG_CACHE_HOME");
   ::unsetenv("HOME");
   EXPECT_THROW((void)machine_rates_path(), ConfigError);
+  EXPECT_FALSE(find_machine_rates());  // a plan needs none
 }
 
 TEST(MachineRates, AFolderThatCannotBeIsOneClearError) {
