@@ -234,12 +234,13 @@ std::string report_text(const RunPlan& plan, const RunFacts& facts) {
       plan.frozen_params == 0
           ? ""
           : " (" + format_count(static_cast<double>(plan.frozen_params)) + " frozen)";
-  text += wrap(line(
-      "%s, %s parameters%s, %s; stage %d, recompute %s, %d micro-batches in %s order; "
-      "%s tokens a step",
-      facts.model.c_str(), format_count(static_cast<double>(plan.params)).c_str(), frozen.c_str(),
-      facts.dtype.c_str(), shape.stage, facts.recompute.c_str(), shape.micro_batches,
-      facts.order.c_str(), format_count(static_cast<double>(plan.tokens_per_step)).c_str()));
+  text +=
+      wrap(line("%s, %s parameters%s, %s; stage %d, recompute %s, %d micro-batch%s in %s order; "
+                "%s tokens a step",
+                facts.model.c_str(), format_count(static_cast<double>(plan.params)).c_str(),
+                frozen.c_str(), facts.dtype.c_str(), shape.stage, facts.recompute.c_str(),
+                shape.micro_batches, shape.micro_batches == 1 ? "" : "es", facts.order.c_str(),
+                format_count(static_cast<double>(plan.tokens_per_step)).c_str()));
   if (is_mesh(plan)) text += mesh_words(plan) + "\n";
   text += "\n" + memory_text(plan) + "\n";
   if (plan.stages.size() > 1) text += stages_text(plan) + "\n";

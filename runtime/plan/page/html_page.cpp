@@ -162,7 +162,8 @@ std::string about(const RunPlan& plan, const RunFacts& facts) {
          facts.machine + " (" + facts.rates_from + "). " + facts.model + ", " +
          format_count(static_cast<double>(plan.params)) + " parameters, " + facts.dtype +
          "; stage " + std::to_string(plan.shape.stage) + ", recompute " + facts.recompute + ", " +
-         std::to_string(plan.shape.micro_batches) + " micro-batches in " + facts.order +
+         std::to_string(plan.shape.micro_batches) +
+         (plan.shape.micro_batches == 1 ? " micro-batch in " : " micro-batches in ") + facts.order +
          " order; " + format_count(static_cast<double>(plan.tokens_per_step)) + " tokens a step." +
          (is_mesh(plan) ? " " + mesh_words(plan) + "." + whose(plan) : "");
 }
