@@ -22,8 +22,22 @@ constexpr std::array<std::string_view, 6> kTrainerNames{
     "per_device_train_batch_size", "num_train_epochs", "output_dir",
     "lr_scheduler_type",           "logging_steps",    "save_strategy"};
 
-constexpr std::array<Pair, 44> kKeys{
-    {{"learning_rate", "optimizer.lr"},
+constexpr std::array<Pair, 58> kKeys{
+    {{"num_hidden_layers", "model.layers"},
+     {"num_layers", "model.layers"},
+     {"n_layer", "model.layers"},
+     {"n_embd", "model.hidden"},
+     {"num_attention_heads", "model.heads"},
+     {"num_heads", "model.heads"},
+     {"n_head", "model.heads"},
+     {"num_key_value_heads", "model.kv_heads"},
+     {"intermediate_size", "model.ffn"},
+     {"max_position_embeddings", "model.seq"},
+     {"layer_norm_epsilon", "model.norm_eps"},
+     {"model_type", "model.type"},
+     {"fp16", "train.dtype"},
+     {"bf16", "train.dtype"},
+     {"learning_rate", "optimizer.lr"},
      {"adam_beta1", "optimizer.betas"},
      {"adam_beta2", "optimizer.betas"},
      {"adam_epsilon", "optimizer.eps"},

@@ -38,6 +38,10 @@ const std::vector<Broken> kStructure{
      "'train.global_batch'?"},
     {"DeepSpeed's place of a key", "zero: {stage: 3, offload_optimizer: {device: cpu}}\n",
      "c.yaml:1:18: zero.offload_optimizer: unknown key; did you mean 'offload.optimizer'?"},
+    {"names of a config.json", "model: {num_heads: 4, num_hidden_layers: 2, n_embd: 8}\n",
+     "c.yaml:1:9: model.num_heads: unknown key; did you mean 'model.heads'?\n"
+     "c.yaml:1:23: model.num_hidden_layers: unknown key; did you mean 'model.layers'?\n"
+     "c.yaml:1:45: model.n_embd: unknown key; did you mean 'model.hidden'?"},
     {"another trainer's name at the top level", "learning_rate: 1\n",
      "c.yaml:1:1: learning_rate: unknown section; did you mean 'optimizer.lr'?"},
     {"a DeepSpeed configuration",
