@@ -270,6 +270,9 @@ class FsdpMap {
       return map_.stop(from, "set bf16 here, and train.matmul: fp8 in Sluice's file");
     }
     map_.set(from, "train.dtype", dtype == "no" ? "fp32" : dtype);
+    if (dtype != "no") {
+      map_.changed(from, "gradients are reduced in " + dtype + " there, in fp32 here");
+    }
     if (dtype != "fp16") return;
     const std::string origin = "PyTorch's gradient scaler";
     map_.set_own("loss_scale.initial", "65536", origin);

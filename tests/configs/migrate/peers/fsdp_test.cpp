@@ -39,6 +39,7 @@ TEST(Fsdp, AFileOfFsdp2BecomesAConfiguration) {
   EXPECT_EQ(lines.at("offload.gradients"), "host");
   EXPECT_EQ(lines.at("recompute.mode"), "full");
   EXPECT_EQ(lines.at("train.dtype"), "bf16");
+  EXPECT_EQ(key_of(result, "mixed_precision").kind, KeyClass::kChanged);
   EXPECT_EQ(key_of(result, "fsdp_config.fsdp_state_dict_type").kind, KeyClass::kNotNeeded);
   EXPECT_EQ(key_of(result, "fsdp_config.fsdp_version").place.line, 7);
   EXPECT_EQ(result.effective.at("fsdp_config.fsdp_min_num_params"), "100000000");
