@@ -18,6 +18,7 @@
 #include "configs/migrate/launcher/script_arguments.hpp"
 #include "configs/migrate/launcher/trainer_steps.hpp"
 #include "configs/migrate/launcher/training_arguments.hpp"
+#include "configs/migrate/other_file.hpp"
 #include "configs/suggest.hpp"
 #include "configs/yaml_tree.hpp"
 
@@ -104,25 +105,6 @@ std::string other_config_note(const std::string& named, const std::string& given
   if (named.empty() || given.empty() || name(named) == name(given)) return "";
   return "the job names the DeepSpeed file " + printable(named, 200) + ", and " +
          printable(given, 200) + " was read; leave the file out of the command to read the job's";
-}
-
-// The kind of another file than DeepSpeed's, with the remedy; "" if `text` may be DeepSpeed's.
-std::string other_file(const std::string& text, const std::string& path) {
-  const YamlDocument yaml = parse_yaml(text);  // JSON is YAML
-  if (!yaml.problems.empty()) return "";
-  std::vector<std::string_view> names;
-  for (const YamlEntry& entry : yaml.root.entries) names.emplace_back(entry.key.text);
-  if (is_own_file(names)) {
-    return "this is already a Sluice configuration: `sluice train " + path + "` starts the run";
-  }
-  const auto has = [&](std::string_view name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  if (has("distributed_type") || has("compute_environment")) {
-    return "this is a configuration of accelerate: `sluice migrate --accelerate " + path +
-           "` makes a Sluice configuration of it";
-  }
-  return "";
 }
 
 // Megatron-DeepSpeed has model, mesh and schedule in its arguments alone.

@@ -342,10 +342,6 @@ TEST_F(MigrateRequest, FilesOfOthersAreNamed) {
   EXPECT_EQ(complaint({.deepspeed = "run.yaml"}),
             "run.yaml: this is already a Sluice configuration: `sluice train run.yaml` starts the "
             "run\n");
-  scratch_.write("acc.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n");
-  EXPECT_EQ(complaint({.deepspeed = "acc.yaml"}),
-            "acc.yaml: this is a configuration of accelerate: `sluice migrate --accelerate "
-            "acc.yaml` makes a Sluice configuration of it\n");
 }
 
 TEST_F(MigrateRequest, ADefaultOfTheShellIsNoted) {
