@@ -107,6 +107,16 @@ std::string other_config_note(const std::string& named, const std::string& given
          printable(given, 200) + " was read; leave the file out of the command to read the job's";
 }
 
+// `is_given`: by the command; else the launch line or accelerate's file names `config`.
+DeepSpeedSource load_source(const std::string& config, bool is_given) try {
+  return load_deepspeed_source(home_path(config));
+} catch (const ConfigError&) {
+  if (is_given) throw;
+  throw ConfigError("the job names the DeepSpeed file " + in_quotes(config) +
+                    ", and no such file is in this folder; start in the job's folder, or name the "
+                    "file as the first argument");
+}
+
 // Megatron-DeepSpeed has model, mesh and schedule in its arguments alone.
 void refuse_megatron(const LaunchLine& launch, std::vector<MigrationError>& errors) {
   const std::string_view name = megatron_argument_of(launch.script_arguments);
@@ -179,15 +189,6 @@ class DeepSpeedJob {
     if (!accelerate_->config_file.empty()) config_ = accelerate_->config_file;
   }
 
-  [[nodiscard]] DeepSpeedSource load_source() const try {
-    return load_deepspeed_source(home_path(config_));
-  } catch (const ConfigError&) {
-    if (!request_.deepspeed.empty()) throw;
-    throw ConfigError("the job names the DeepSpeed file " + in_quotes(config_) +
-                      ", and no such file is in this folder; start in the job's folder, or name "
-                      "the file as the first argument");
-  }
-
   [[nodiscard]] bool has_configuration() const {
     return !request_.deepspeed.empty() || !config_.empty();
   }
@@ -210,7 +211,7 @@ class DeepSpeedJob {
           "no DeepSpeed configuration: name the file, or give --launch or --accelerate "
           "with a line or a file that names one");
     }
-    const DeepSpeedSource source = load_source();
+    const DeepSpeedSource source = load_source(config_, !request_.deepspeed.empty());
     file_ = source.name;
     if (const std::string other = other_file(source.text, file_); !other.empty()) {
       errors_.push_back({"", file_ + ": " + other});
