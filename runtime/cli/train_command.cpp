@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <utility>
@@ -266,8 +267,18 @@ void dry_run(const TrainCommand& command, LoadedConfig& config, const RunPlace& 
   std::printf("\nfits\n");
 }
 
+// Ranks read the file again, and the cache of tokens lies beside it.
+void refuse_pipe(const std::string& config) {
+  std::error_code ignored;
+  if (std::filesystem::is_fifo(config, ignored)) {
+    throw ConfigError(config +
+                      ": is a pipe, and every rank reads the configuration; write it into a file");
+  }
+}
+
 int launch(const TrainCommand& command) {
   LoadedConfig config = load_config(command.config, command.overrides);
+  if (!command.dry_run) refuse_pipe(command.config);
   settle_model_from(config, command.resume);
   const Destination to = destination(command, config.run);
   validate(config, to.world, std::nullopt, command.dry_run ? Purpose::kDryRun : Purpose::kTrain);

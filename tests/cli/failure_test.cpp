@@ -2,8 +2,10 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <thread>
 
 #include "tests/cli/program.hpp"
@@ -33,6 +35,19 @@ class Failing : public ::testing::Test {
   }
   Scratch scratch_;
 };
+
+TEST_F(Failing, APipeIsReadOnce) {
+  const std::string pipe = scratch_.path("pipe.yaml");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(pipe) << scratch_.read("tiny.yaml"); });
+  const Finished run = run_program(scratch_, "train pipe.yaml");
+  writer.join();
+  EXPECT_EQ(run.exit_code, 2) << run.output;
+  EXPECT_NE(run.output.find("pipe.yaml: is a pipe, and every rank reads the configuration; write "
+                            "it into a file"),
+            std::string::npos)
+      << run.output;
+}
 
 TEST_F(Failing, ARankThatCrashesIsNamedWithItsSignal) {
   const Finished run = run_with("engine.step@5:rank=1:kill");
