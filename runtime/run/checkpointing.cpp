@@ -121,6 +121,7 @@ bool Checkpointing::save(const RunState& run, bool behind) {
   (void)finish();
   newest_.began = Clock::now();
   newest_.run = run;
+  newest_.last = !behind;
   meeting_.set_moved(0);
   engine_.settle();
   newest_.behind = behind && options_.checkpoint.async && memory_.take_copy();
@@ -281,7 +282,8 @@ void Checkpointing::conclude(const std::string& error) {
   if (comm_.rank() != 0) return;
   const std::string step = "checkpoint of step " + std::to_string(newest_.run.step);
   if (!succeeded_) {
-    const std::string text = step + " was not saved, the run goes on: " + error;
+    const std::string text =
+        step + " was not saved" + (newest_.last ? ": " : ", the run goes on: ") + error;
     note("save_failed", text, std::nullopt);
     log_warning(text);
     return;

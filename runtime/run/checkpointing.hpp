@@ -57,7 +57,8 @@ class Checkpointing {
   [[nodiscard]] std::string describe() const;
 
   // Waits for a save under way, then saves. `behind`: beside the next steps, if checkpoint.async is
-  // on and memory for a copy is left. Returns false if a synchronous save failed.
+  // on and memory for a copy is left; else no step follows the save. Returns false if a synchronous
+  // save failed.
   bool save(const RunState& run, bool behind);
   // Called at each step's end.
   void look();
@@ -91,6 +92,7 @@ class Checkpointing {
     SaveTarget target;
     Clock::time_point began;
     bool behind = false;
+    bool last = false;  // the run ends with this save
   };
 
   [[nodiscard]] std::string begin();

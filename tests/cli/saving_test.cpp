@@ -51,6 +51,16 @@ TEST_F(Resume, ARunIsSavedAtItsEndAndSaysWhatIsNext) {
   EXPECT_NE(on.output.find("going on with step 11"), std::string::npos) << on.output;
 }
 
+// A save after the last step fails: the run ends there, so no line says that the run goes on.
+TEST_F(Resume, AFailedLastSaveDoesNotSayThatTheRunGoesOn) {
+  const Finished run =
+      train("run", "", {{"SLUICE_FAILPOINTS", "checkpoint.write.enospc@1:rank=1:error"}});
+  EXPECT_EQ(run.exit_code, 4) << run.output;
+  EXPECT_NE(run.output.find("checkpoint of step 10 was not saved: rank 1: "), std::string::npos)
+      << run.output;
+  EXPECT_EQ(run.output.find("the run goes on"), std::string::npos) << run.output;
+}
+
 // No run destroys the model of the one before, and nothing has to be set for that.
 TEST_F(Resume, StartingAnewLeavesTheEarlierModel) {
   for (const std::string steps : {"2", "3", "4"}) {
