@@ -59,6 +59,10 @@ TEST_F(Resume, AFailedLastSaveDoesNotSayThatTheRunGoesOn) {
   EXPECT_NE(run.output.find("checkpoint of step 10 was not saved: rank 1: "), std::string::npos)
       << run.output;
   EXPECT_EQ(run.output.find("the run goes on"), std::string::npos) << run.output;
+  EXPECT_NE(
+      run.output.find("keep fewer checkpoints (checkpoint.keep: 1 or more, 0 keeps all), or "),
+      std::string::npos)
+      << run.output;
 }
 
 // No run destroys the model of the one before, and nothing has to be set for that.

@@ -24,8 +24,9 @@ std::string_view remedy_for(int error) {
   switch (error) {
     case ENOSPC:
     case EDQUOT:
-      return "; free space there, lower checkpoint.keep, or name a folder on another disk "
-             "(checkpoint.dir, -o)";
+      return "; free space there, keep fewer checkpoints (checkpoint.keep: 1 or more, 0 keeps "
+             "all), or "
+             "name a folder on another disk (checkpoint.dir, -o)";
     case EACCES:
     case EPERM:
     case EROFS:
