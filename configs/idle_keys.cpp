@@ -108,9 +108,9 @@ class IdleKeys {
       const std::string why = "offload.optimizer is device";
       if (offload.speculate != Speculation::kNever) drop("offload.speculate", why);
       if (offload.device_fraction != 0) drop("offload.device_fraction", why);
-    }
-    if (offload.gradients == Tier::kDevice && offload.gradients_dtype != DType::kFloat32) {
-      drop("offload.gradients_dtype", "offload.gradients is device");
+    } else if (offload.gradients == Tier::kDevice && offload.gradients_dtype != DType::kFloat32) {
+      drop("offload.gradients_dtype",
+           "offload.gradients is device, and offload.optimizer is not: the host copies fp32");
     }
     if (offload.optimizer == Tier::kNvme) return;
     if (offload.host_fraction != 0) {

@@ -69,7 +69,7 @@ class OffloadRules {
   }
 
   void check_gradients_dtype() {
-    if (offload_.gradients_dtype == DType::kFloat32 || offload_.gradients == Tier::kDevice) return;
+    if (offload_.gradients_dtype == DType::kFloat32) return;
     if (run_.train.dtype != DType::kBFloat16) {
       broken("offload.gradients_dtype",
              "bf16 needs train.dtype: bf16: a run in " + std::string(name_of(run_.train.dtype)) +

@@ -141,8 +141,8 @@ Section zero_section() {
       .example("100k")
       .key("reduce_every", &O::reduce_every, one_of({"micro_batch", "step"}),
            "When gradients cross the wire, and leave the device; step: stages 0 and 1, or layer "
-           "order. A rank alone on a GPU takes step wherever it can, and bf16 gradients off the "
-           "device need it.")
+           "order. A rank alone on a GPU takes step wherever it can, and bf16 gradients "
+           "take it.")
       .when("a step has several micro-batches");
 }
 
@@ -175,11 +175,11 @@ Section offload_section() {
       .key("states_dtype", &O::states_dtype, one_of({"fp32", "bf16"}),
            "Type of moments, on every tier; bf16 is rounded stochastically: not the bits of fp32.")
       .key("gradients_dtype", &O::gradients_dtype, one_of({"fp32", "bf16"}),
-           "Type of offloaded gradients, summed in fp32; bf16 is rounded to nearest, once a step, "
-           "unless several tensor-parallel ranks or pipeline stages hold the parameter.")
+           "Type of gradients off the device, and of blocks on it; summed in fp32, bf16 is rounded "
+           "once a step. fp32 for parameters that tensor-parallel ranks or stages hold alike.")
       .when(
-          "offload.gradients is host or nvme, train.dtype is bf16, and a step has one "
-          "micro-batch or train.accumulation_order is layer")
+          "train.dtype is bf16, a step has one micro-batch or train.accumulation_order is layer, "
+          "and gradients are off the device, or on it with the optimizer of one data rank")
       .key("chunk_bytes", &O::chunk_bytes, bytes(kSmallestChunk, kLargestChunk),
            "Optimizer states pass through the host in chunks: bytes of each fp32 array of one.")
       .when("offload.optimizer is host or nvme")

@@ -78,12 +78,12 @@ class Validator {
   void check_batch() {
     const std::int64_t global = run_.train.global_batch;
     const std::int64_t micro = run_.train.micro_batch;
-    if (global == 0) return;
     const int dp = run_.parallel.data > 0
                        ? run_.parallel.data
                        : world_ / (run_.parallel.tensor * run_.parallel.pipeline);
+    if (global == 0) return check_gradients_dtype(1, dp);
     const std::int64_t one_pass = micro * dp;
-    if (global % one_pass == 0) return check_gradients_dtype(global / one_pass);
+    if (global % one_pass == 0) return check_gradients_dtype(global / one_pass, dp);
     const std::int64_t below = global / one_pass * one_pass;
     const double accumulation = static_cast<double>(global) / static_cast<double>(one_pass);
     broken("train.global_batch",
@@ -96,15 +96,21 @@ class Validator {
   }
 
   // Only complete gradients are rounded.
-  void check_gradients_dtype(std::int64_t micro_batches) {
+  void check_gradients_dtype(std::int64_t micro_batches, int dp) {
     const OffloadOptions& offload = run_.offload;
-    if (offload.gradients == Tier::kDevice || offload.gradients_dtype == DType::kFloat32) return;
-    if (micro_batches == 1 || run_.train.accumulation_order == AccumulationOrder::kLayer) return;
+    if (offload.gradients_dtype == DType::kFloat32) return;
     const std::string key = "offload.gradients_dtype";
-    const std::string what = std::string(name_of(offload.gradients_dtype)) +
+    const std::string name(name_of(offload.gradients_dtype));
+    if (offload.gradients == Tier::kDevice && dp > 1) {
+      return broken(key, name + " on the device needs one data-parallel rank: " + num(dp) +
+                             " ranks reduce gradients in fp32; set offload.gradients: host and "
+                             "offload.optimizer: host, or leave this out");
+    }
+    if (micro_batches == 1 || run_.train.accumulation_order == AccumulationOrder::kLayer) return;
+    const std::string what = name +
                              " rounds complete gradients, and in train.accumulation_order: micro "
-                             "the host adds those of " +
-                             num(micro_batches) + " micro-batches a step; ";
+                             "those of " +
+                             num(micro_batches) + " micro-batches a step are added; ";
     broken(key, what + (run_.parallel.pipeline > 1
                             ? "leave this out: a pipeline has no other order"
                             : "set train.accumulation_order: layer, or leave this out"));

@@ -27,9 +27,12 @@ struct GroupShape {
   bool at_ends = false;
   // With optimizer states on NVMe: those of this group are on the host (share_states()).
   bool states_on_host = false;
+  // The group's backward writes gradients to an fp32 slot. They are rounded from there to
+  // Placement::gradients_dtype once they are complete. Only where may_round_gradients().
+  bool rounds_gradients = false;
   // Above 0: the gradients that an update reads (lasting_gradient_elems()) exist from the operation
-  // that opens them to the group's update or the last update of the step, in so many bytes of the
-  // device's allocator, which activations had before. Only where may_pass_gradients().
+  // that opens or rounds them to the group's update or the last update of the step, in so many
+  // bytes of the device's allocator, which activations had before. Only where may_pass_gradients().
   std::int64_t passing_gradient_bytes = 0;
 };
 
@@ -48,7 +51,8 @@ struct Placement {
   double device_fraction = 0;
   // Type of moments on every tier: fp32, or bf16 with stochastic rounding.
   DType moments_dtype = DType::kFloat32;
-  // Type of off-device gradient shards (gradient_dtype()): fp32, or bf16 rounded to nearest even.
+  // Type of off-device gradient shards, and on the device of groups with rounds_gradients
+  // (gradient_dtype()): fp32, or bf16 rounded to nearest even.
   DType gradients_dtype = DType::kFloat32;
   std::int64_t chunk_elems = std::int64_t{4} << 20;  // a multiple of kChunkAlignElems
   int chunk_slots = 4;                               // slots of the ring
@@ -99,11 +103,12 @@ struct ShardShape {
   return shape.reduce_every == ReduceEvery::kMicroBatch && shape.micro_batches > 1;
 }
 
-// Type of the group's gradient shards. Only complete gradients are rounded, so gradients that the
-// host adds are fp32: those of replicas.
+// Type of the group's gradients that last until the update. Only complete gradients are rounded, so
+// gradients that are added after that are fp32: those of replicas.
 [[nodiscard]] constexpr DType gradient_dtype(const ShardShape& shape, int g) {
   const Placement& p = shape.placement;
-  const bool rounds = p.gradients != Tier::kDevice && !nth(shape.groups, g).add_replicas;
+  const GroupShape& group = nth(shape.groups, g);
+  const bool rounds = p.gradients == Tier::kDevice ? group.rounds_gradients : !group.add_replicas;
   return rounds ? p.gradients_dtype : DType::kFloat32;
 }
 
@@ -125,6 +130,12 @@ struct ShardShape {
 // writes them, so nothing is reduced.
 [[nodiscard]] constexpr bool reduces_in_place(const ShardShape& shape) {
   return shape.dp == 1 && keeps_full_gradients(shape) && !has_gradient_shard(shape);
+}
+
+// Gradients may be rounded on the device: nothing is reduced, and the device updates.
+[[nodiscard]] constexpr bool may_round_gradients(const ShardShape& shape) {
+  return reduces_in_place(shape) && shape.placement.optimizer == Tier::kDevice &&
+         shape.placement.gradients_dtype != DType::kFloat32;
 }
 
 // Elements of the array of gradients that lasts until the update: the full gradients, or the shard

@@ -101,12 +101,12 @@ class TableWriter {
     const GroupShape& group = nth(shape_.groups, g);
     if (group.passing_gradient_bytes > 0) return;
     StateRow row{.tag = Tag::kGradients, .group = g};
-    if (keeps_full_gradients(shape_)) {
+    if (keeps_full_gradients(shape_) && !group.rounds_gradients) {
       row.array = StateArray::kFullGradients;
       row.elems = group.elems;
       add(row);
     }
-    if (!has_gradient_shard(shape_)) return;
+    if (!has_gradient_shard(shape_) && !group.rounds_gradients) return;
     row.array = StateArray::kGradientShard;
     row.tier = shape_.placement.gradients;
     row.dtype = gradient_dtype(shape_, g);

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cpu/device_body.hpp"
 #include "kernels/cuda/launch.hpp"
-#include "kernels/cuda/sum_squares_lanes.hpp"
 
 namespace sluice::cuda {
 

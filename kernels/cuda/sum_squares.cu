@@ -13,9 +13,10 @@ constexpr int kSpansOfLaunch = 128;  // 3 KiB of the 4 KiB that a kernel's argum
 constexpr int kWarps = kThreads / kSquareLanes;
 
 struct Span {
-  const float* values;
+  const void* values;
   std::int64_t elems;
-  std::int64_t first;  // of its blocks in the scratch memory
+  std::int32_t first;  // of its blocks in the scratch memory
+  bool is_bf16;
 };
 
 struct Spans {
@@ -34,7 +35,10 @@ __global__ void sum_squares_blocks(Spans spans, double* scratch) {
     const Span& span = spans.at[row_of(spans.at, spans.count, block)];
     const std::int64_t begin = (block - span.first) * kSumBlock;
     const std::int64_t left = span.elems - begin;
-    double sum = lane_squares(span.values + begin, left < kSumBlock ? left : kSumBlock, lane);
+    const std::int64_t n = left < kSumBlock ? left : kSumBlock;
+    double sum = span.is_bf16
+                     ? lane_squares(static_cast<const Bf16*>(span.values) + begin, n, lane)
+                     : lane_squares(static_cast<const float*>(span.values) + begin, n, lane);
     for (int half = kSquareLanes / 2; half > 0; half /= 2) {
       sum += __shfl_down_sync(0xffffffffU, sum, half);
     }
@@ -75,7 +79,9 @@ void launch_sum_squares(const SquaresSpan* spans, int count, double* scratch, do
     part.count = count - begin < kSpansOfLaunch ? count - begin : kSpansOfLaunch;
     for (int i = 0; i < part.count; ++i) {
       const SquaresSpan& span = spans[begin + i];
-      part.at[i] = {span.values, span.elems, part.blocks};
+      const bool is_bf16 = span.dtype == DType::kBFloat16;
+      check_argument(is_bf16 || span.dtype == DType::kFloat32, "squares are of fp32 or bf16");
+      part.at[i] = {span.values, span.elems, static_cast<std::int32_t>(part.blocks), is_bf16};
       part.blocks += blocks_of(span);
     }
     if (part.blocks > 0) {

@@ -3,13 +3,15 @@
 
 #include <cstdint>
 
+#include "base/dtype.hpp"
 #include "kernels/cuda/launch.hpp"
 
 namespace sluice::cuda {
 
 struct SquaresSpan {
-  const float* values = nullptr;
+  const void* values = nullptr;
   std::int64_t elems = 0;
+  DType dtype = DType::kFloat32;  // or bf16
 };
 
 // Doubles of scratch memory that the spans need.

@@ -270,9 +270,11 @@ class UpdateLaunches {
     if constexpr (std::is_same_v<M, float>) {
       with_device_dtype(grad_dtype_,
                         [&](auto* grad) { launch<std::remove_pointer_t<decltype(grad)>>(); });
+    } else if (grad_dtype_ == DType::kBFloat16) {
+      launch<Bf16>();
     } else {
       check_argument(grad_dtype_ == DType::kFloat32,
-                     "CUDA updates of moments in bf16 read gradients in fp32");
+                     "CUDA updates of moments in bf16 read gradients in fp32 or bf16");
       launch<float>();
     }
     check_launch(name_);

@@ -133,13 +133,16 @@ void GroupStore::make_views(const StepPlan& plan, int g, int dp_rank) {
   }
   if (!is_frozen(shape, g) && shape.placement.gradients == Tier::kDevice) {
     const std::int64_t shard_elems = group_plan.shard_elems;
+    const bool rounds = nth(shape.groups, g).rounds_gradients;
+    state.rounds_gradients = rounds;
     if (!state.grad_shard.defined()) {
       // A shard without a row passes.
-      state.grad_shard = has_gradient_shard(shape)
-                             ? empty_window(shard_elems, c10::ScalarType::Float, memory_.device())
-                             : state.grad_full.narrow(0, dp_rank * shard_elems, shard_elems);
+      state.grad_shard =
+          has_gradient_shard(shape) || rounds
+              ? empty_window(shard_elems, scalar_type(gradient_dtype(shape, g)), memory_.device())
+              : state.grad_full.narrow(0, dp_rank * shard_elems, shard_elems);
     }
-    state.grad_owned = whole ? state.grad_full : state.grad_shard;
+    state.grad_owned = whole && !rounds ? state.grad_full : state.grad_shard;
   }
   state.params = views_of(state.window, group_plan);
   state.grads = is_frozen(shape, g) ? std::vector<at::Tensor>(group_plan.tensors.size())
@@ -169,10 +172,19 @@ void GroupStore::bind_params(int g, void* slot) { point_storage(group(g).window,
 void GroupStore::unbind_params(int g) { point_storage(group(g).window, nullptr); }
 
 void GroupStore::bind_grads(int g, void* slot) {
-  const at::Tensor& full = group(g).grad_full;
-  point_storage(full, slot);
+  point_storage(group(g).grad_full, slot);
+  // A slot that is rounded dies within a graph, and this would run behind that graph.
+  if (!group(g).rounds_gradients) zero_padding(g, group(g).grad_full);
+}
+
+void GroupStore::round_grads(int g) {
+  round_to(group(g).grad_shard, group(g).grad_full);
+  zero_padding(g, group(g).grad_shard);
+}
+
+void GroupStore::zero_padding(int g, const at::Tensor& whole) {
   for (const ElemRange& gap : nth(padding_, g)) {
-    full.narrow(0, gap.begin, gap.end - gap.begin).zero_();
+    whole.narrow(0, gap.begin, gap.end - gap.begin).zero_();
   }
 }
 

@@ -33,10 +33,11 @@ struct GroupState {
   at::Tensor master;  // fp32, of elements updated on the device: the first of the shard
   std::array<at::Tensor, kMostMoments> moments;  // of the same size; those of the optimizer
   bool master_is_shard = false;                  // in fp32: master views shard's memory
-  at::Tensor grad_shard;  // [shard_elems] fp32: the reduced gradient of this rank's shard; or none
+  at::Tensor grad_shard;  // [shard_elems]: the reduced gradient of this rank's shard; or none
   std::vector<at::Tensor> grad_streams;  // other gradient streams of the group
-  at::Tensor grad_owned;                 // fp32, of shard's size: input of the update; or none
-  std::vector<ShardSegment> segments;    // of shard
+  bool rounds_gradients = false;         // of GroupShape
+  at::Tensor grad_owned;  // gradient_dtype(), of shard's size: input of the update; or none
+  std::vector<ShardSegment> segments;  // of shard
   // Number of the first owned element, for stochastic rounding. Replicas have equal numbers, so
   // they round alike; so have the parts of a group on tensor-parallel ranks.
   std::int64_t first_element = 0;
@@ -64,8 +65,11 @@ class GroupStore {
 
   void bind_params(int g, void* slot);
   void unbind_params(int g);
-  // Directs gradients of the group to `slot` and zeroes the padding.
+  // Directs gradients of the group to `slot` and zeroes the padding, unless they are rounded.
   void bind_grads(int g, void* slot);
+  // Rounds gradients from their slot to the owned ones and zeroes the padding, on the calling
+  // thread's stream. REQUIRES: GroupShape::rounds_gradients.
+  void round_grads(int g);
   // Does nothing if the group already has a newer slot.
   void unbind_grads(int g, const void* slot);
   // The gradients of a group that last until the update (lasting_gradient_elems()), where they have
@@ -76,6 +80,7 @@ class GroupStore {
   void take(const StateRow& row);
   void number_elements(const StepPlan& plan, int dp_rank);
   void make_views(const StepPlan& plan, int g, int dp_rank);
+  void zero_padding(int g, const at::Tensor& whole);  // whole gradients of the group
 
   DeviceMemory memory_;
   DType dtype_;

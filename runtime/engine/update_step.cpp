@@ -68,8 +68,10 @@ void add_updates(GroupState& state, const OptimizerOptions& options, const Updat
 
 std::vector<double> shard_sum_squares(const at::Tensor& gradients, std::int64_t shard_elems) {
   std::vector<double> sums;
+  const DType dtype = dtype_of(gradients);
   for (std::int64_t begin = 0; begin < gradients.numel(); begin += shard_elems) {
-    sums.push_back(sum_squares(host_data<float>(gradients) + begin, shard_elems));
+    const auto* const bytes = static_cast<const std::byte*>(host_bytes(gradients));
+    sums.push_back(sum_squares(bytes + begin * size_of(dtype), dtype, shard_elems));
   }
   return sums;
 }

@@ -54,6 +54,9 @@ std::int64_t saved_bytes(const StepShape& shape, bool updates) {
   return peak + all - passing_peak;
 }
 
+// The backwards of a group follow each other.
+bool in_a_row(const StepShape& shape) { return shape.micro_batches == 1 || shape.layer_major; }
+
 // Of the first and the last unit, the number that have the group.
 int ends_with(const StepShape& shape, int g) {
   const auto has = [g](const UnitShape& unit) {
@@ -69,7 +72,8 @@ enum class Which { kNone, kBlocks, kAll };
 void choose(StepShape& shape, Which which, bool small) {
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
     GroupShape& group = nth(shape.groups, g);
-    const std::int64_t bytes = cuda_block_bytes(lasting_gradient_elems(shape, g) * 4);
+    const std::int64_t elems = lasting_gradient_elems(shape, g);
+    const std::int64_t bytes = cuda_block_bytes(gradient_bytes(shape, g, elems));
     const int ends = ends_with(shape, g);
     const bool waits = ends == 2 || group.add_replicas;
     const bool chosen = ends == 0 ? which != Which::kNone : which == Which::kAll && !waits;
@@ -91,9 +95,21 @@ std::int64_t gap_bytes(const StepShape& shape) {
 
 }  // namespace
 
+void round_gradients(StepShape& shape) {
+  const bool may = in_a_row(shape) && may_round_gradients(shape);
+  const auto is_of = [](const UnitShape& unit, int g) {
+    return std::ranges::count(unit.groups, g) > 0;
+  };
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    GroupShape& group = nth(shape.groups, g);
+    const bool table_or_head = (shape.begins_model() && is_of(shape.units.front(), g)) ||
+                               (shape.ends_model() && is_of(shape.units.back(), g));
+    group.rounds_gradients = may && !table_or_head && !group.frozen && !group.add_replicas;
+  }
+}
+
 void pass_gradients(StepShape& shape) {
-  const bool in_a_row = shape.micro_batches == 1 || shape.layer_major;
-  const bool may = shape.on_gpu && in_a_row && may_pass_gradients(shape);
+  const bool may = shape.on_gpu && in_a_row(shape) && may_pass_gradients(shape);
   const bool always = may && failpoint("plan.passing_gradients") == FailpointOutcome::kPoison;
   choose(shape, may ? Which::kBlocks : Which::kNone, always);
   const std::int64_t saved = saved_bytes(shape, false);

@@ -16,6 +16,7 @@ std::optional<Phase> phase_of(const Op& op) {
     case OpKind::kLossHead:
       return op.save ? Phase::kBackward : Phase::kForward;
     case OpKind::kBackward:
+    case OpKind::kRoundGrads:
       return Phase::kBackward;
     case OpKind::kAddGrads:
     case OpKind::kNormAndScale:

@@ -286,8 +286,9 @@ LaneSeconds hiding_tokens(const StepShape& shape, const Rates& rates,
     other.micro_batches = micro_batches;
     // With several micro-batches in micro order, gradients do not pass and are stored in fp32.
     // Whether gradients pass changes no time.
-    pass_gradients(other);
     if (!other.layer_major) other.placement.gradients_dtype = DType::kFloat32;
+    round_gradients(other);
+    pass_gradients(other);
     const Program program = write_train_step(other);
     return schedule(program, op_seconds(program, other, rates), rates.disk_duplex).busy;
   };

@@ -149,6 +149,7 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
   share_states(shape, options.offload.host_fraction);
   // A step in fp16 may be thrown away for its loss scale, as a whole.
   shape.updates_in_backward = options.train.clip == 0 && shape.dtype != DType::kFloat16;
+  round_gradients(shape);
   pass_gradients(shape);
 }
 
@@ -227,7 +228,10 @@ ReduceEvery reduce_every_of(const EngineOptions& options) {
   const bool lone = options.model.on_gpu && options.dp == 1;
   const bool layer = options.train.accumulation_order == AccumulationOrder::kLayer;
   const bool rounds = options.offload.gradients_dtype != DType::kFloat32;
-  const bool once = options.offload.gradients == Tier::kDevice ? lone : layer && (lone || rounds);
+  const bool updates = options.offload.optimizer == Tier::kDevice;
+  const bool once = options.offload.gradients == Tier::kDevice
+                        ? lone || (options.dp == 1 && updates && layer && rounds)
+                        : layer && (lone || rounds);
   return once ? ReduceEvery::kStep : options.zero.reduce_every;
 }
 

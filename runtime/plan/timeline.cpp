@@ -55,6 +55,7 @@ char timeline_letter(OpKind kind) {
     case OpKind::kGatherGrads:
       return 'G';
     case OpKind::kReduceGrads:
+    case OpKind::kRoundGrads:
     case OpKind::kAddGrads:
     case OpKind::kAddReplicas:
       return 'R';

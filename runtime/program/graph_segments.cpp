@@ -7,7 +7,8 @@ namespace sluice {
 bool may_be_recorded(const Op& op) {
   return op.kind == OpKind::kForward || op.kind == OpKind::kLossHead ||
          op.kind == OpKind::kBackward || op.kind == OpKind::kBackwardWeights ||
-         op.kind == OpKind::kRelease || (op.kind == OpKind::kGather && op.lane == Lane::kCompute);
+         op.kind == OpKind::kRoundGrads || op.kind == OpKind::kRelease ||
+         (op.kind == OpKind::kGather && op.lane == Lane::kCompute);
 }
 
 SegmentWalk::Place SegmentWalk::enter(const Op& op) {

@@ -25,6 +25,8 @@ std::string_view name_of(OpKind kind) {
       return "Backward";
     case OpKind::kReduceGrads:
       return "ReduceGrads";
+    case OpKind::kRoundGrads:
+      return "RoundGrads";
     case OpKind::kAddGrads:
       return "AddGrads";
     case OpKind::kGatherGrads:

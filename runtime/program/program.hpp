@@ -46,6 +46,7 @@ enum class OpKind {
   kBackward,         // one unit, one micro-batch; with `split` the gradient of its input alone
   kBackwardWeights,  // after a split backward: the gradients of the unit's parameters
   kReduceGrads,      // reduce-scatter a bucket of gradients
+  kRoundGrads,       // round a group's complete gradients, from their slot (rounds_gradients)
   kAddGrads,      // sum a group's gradient shards, one for each unit that writes it, into the first
   kGatherGrads,   // stage 0: all-gather a bucket of reduced gradients
   kAddReplicas,   // sum a group's reduced gradients over the other ranks that hold the group too

@@ -70,6 +70,8 @@ std::string label_of(const Op& op, int first_bucket) {
       return "<g";
     case OpKind::kReduceGrads:
       return numbered('R', op.bucket - first_bucket);
+    case OpKind::kRoundGrads:
+      return numbered('C', op.group);
     case OpKind::kAddGrads:
       return numbered('S', op.group);
     case OpKind::kGatherGrads:
@@ -237,6 +239,7 @@ std::string legend(const Program& program) {
       {OpKind::kBackward, "B backward"},
       {OpKind::kBackwardWeights, "W its gradients of weights"},
       {OpKind::kReduceGrads, "R reduce-scatter a bucket of gradients"},
+      {OpKind::kRoundGrads, "C round (cast) a group's gradients"},
       {OpKind::kAddGrads, "S sum a group's gradient shards"},
       {OpKind::kGatherGrads, "A all-gather it"},
       {OpKind::kAddReplicas, "P add those of other ranks that hold the group"},

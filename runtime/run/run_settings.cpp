@@ -114,9 +114,12 @@ void add_training(const EngineOptions& options, Settings& out) {
   out.add("optimizer.decay",
           text_of(optimizer.decay, std::array<std::string_view, 2>{"matrices", "all"}));
   out.add("offload.states_dtype", name_of(options.offload.states_dtype));
-  out.add("offload.gradients_dtype", options.offload.gradients == Tier::kDevice
-                                         ? name_of(DType::kFloat32)
-                                         : name_of(options.offload.gradients_dtype));
+  const OffloadOptions& offload = options.offload;
+  std::string gradients(name_of(offload.gradients_dtype));
+  if (offload.gradients == Tier::kDevice && offload.gradients_dtype != DType::kFloat32) {
+    gradients += " of blocks";
+  }
+  out.add("offload.gradients_dtype", gradients);
   out.add("data-parallel ranks", std::to_string(options.dp));
   out.add("parallel.tensor", std::to_string(options.part.tensor));
   out.add("parallel.pipeline", std::to_string(options.part.stages));

@@ -41,6 +41,16 @@ TEST_F(Trained, EvaluatesFileByFileAndTheSameOnEveryLayout) {
   EXPECT_NE(table.output.find("\nall "), std::string::npos) << table.output;
 }
 
+// The keys of a training's gradients say nothing of a model that is read.
+TEST_F(Trained, GradientsInBf16AreNoRuleOfAnEvaluation) {
+  const std::string what =
+      "eval tiny.yaml --checkpoint ckpt --set offload.gradients_dtype=bf16 "
+      "--set zero.stage=2 --set offload.optimizer=host --set offload.gradients=host ";
+  for (const char* with : {"--set train.dtype=fp32", "--set train.dtype=bf16 --nproc 2"}) {
+    EXPECT_LT(json_of(what + with)["loss"].get<double>(), 1.0) << with;
+  }
+}
+
 // One evaluation of the run reads each validation row once: the two losses are of equal targets.
 TEST_F(Trained, EvaluatesTheDocumentsThatTheRunValidated) {
   std::string lines;  // 257 tokens, each document's bytes and an end of text: four rows of 64

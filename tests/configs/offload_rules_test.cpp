@@ -58,14 +58,20 @@ TEST_F(OffloadRules, OnlyCompleteGradientsAreRounded) {
   EXPECT_EQ(with({"train.global_batch=4"}), "") << "one micro-batch on each of two ranks";
   EXPECT_EQ(with({"train.global_batch=12"}),
             "--set offload.gradients_dtype=bf16: offload.gradients_dtype: bf16 rounds complete "
-            "gradients, and in train.accumulation_order: micro the host adds those of 3 "
-            "micro-batches a step; set train.accumulation_order: layer, or leave this out");
+            "gradients, and in train.accumulation_order: micro those of 3 micro-batches a step are "
+            "added; set train.accumulation_order: layer, or leave this out");
   EXPECT_EQ(with({"train.global_batch=12", "train.accumulation_order=layer"}), "");
   EXPECT_EQ(with({"train.global_batch=12", "offload.gradients=device"}), "") << "no effect there";
+  for (const char* batch : {"train.global_batch=4", "train.global_batch=auto"}) {
+    EXPECT_EQ(with({batch, "offload.gradients=device", "offload.optimizer=device"}),
+              "--set offload.gradients_dtype=bf16: offload.gradients_dtype: bf16 on the device "
+              "needs one data-parallel rank: 2 ranks reduce gradients in fp32; set "
+              "offload.gradients: host and offload.optimizer: host, or leave this out");
+  }
   EXPECT_EQ(with({"train.global_batch=12", "parallel.pipeline=2"}),
             "--set offload.gradients_dtype=bf16: offload.gradients_dtype: bf16 rounds complete "
-            "gradients, and in train.accumulation_order: micro the host adds those of 6 "
-            "micro-batches a step; leave this out: a pipeline has no other order");
+            "gradients, and in train.accumulation_order: micro those of 6 micro-batches a step are "
+            "added; leave this out: a pipeline has no other order");
   EXPECT_EQ(with({"train.dtype=fp16"}),
             "--set offload.gradients_dtype=bf16: offload.gradients_dtype: bf16 needs train.dtype: "
             "bf16: a run in fp16 keeps more digits than bf16 has; set it, or leave this out");

@@ -275,16 +275,14 @@ TEST_F(Validate, AnOptimizerReadsItsOwnKeys) {
 TEST_F(Validate, KeysWithoutEffectHaveTheirDefault) {
   scratch_.write("c.yaml", kData);
   const LoadedConfig config = load_config(
-      "c.yaml",
-      {"offload.image=true", "offload.speculate=auto", "offload.gradients_dtype=bf16",
-       "offload.device_fraction=0.5", "offload.host_fraction=0.5", "parallel.sequence=true",
-       "parallel.schedule=gpipe", "parallel.virtual_stages=2", "parallel.stage_layers=[3]"});
-  EXPECT_EQ(config.notes.size(), 9U);
+      "c.yaml", {"offload.image=true", "offload.speculate=auto", "offload.device_fraction=0.5",
+                 "offload.host_fraction=0.5", "parallel.sequence=true", "parallel.schedule=gpipe",
+                 "parallel.virtual_stages=2", "parallel.stage_layers=[3]"});
+  EXPECT_EQ(config.notes.size(), 8U);
   EXPECT_FALSE(config.given("offload.image"));
   const OffloadOptions& offload = config.run.offload;
   EXPECT_FALSE(offload.image);
   EXPECT_EQ(offload.speculate, Speculation::kNever);
-  EXPECT_EQ(offload.gradients_dtype, DType::kFloat32);
   EXPECT_EQ(offload.device_fraction, 0);
   EXPECT_EQ(offload.host_fraction, 0);
   const ParallelOptions& mesh = config.run.parallel;

@@ -107,6 +107,11 @@ SAME_BITS = {
     "sequence": ("llama", SEQUENCE | BF16 | {"launch.nproc": 2}, ALONE + TIERED[::2]),
     "bf16 gradients": ("llama", BF16 | ROUNDED | {"train.global_batch": 6, "train.steps": 8, "train.clip": 0},
                        [ON_NVME, ON_HOST | SPECULATING, *TIERED, {"offload.gradients": "nvme"}, *RECOMPUTED, *EAGER, SPECULATING]),
+    "passing bf16 gradients": ("llama", BF16 | {"offload.gradients_dtype": "bf16"}, STAGED + RECOMPUTED + EAGER),
+    # Widths that leave padding behind parameters.
+    "bf16 gradients with padding": ("gpt2", BF16 | {"offload.gradients_dtype": "bf16", "model.hidden": 72, "model.heads": 3, "model.vocab": 321},
+                                    STAGED + RECOMPUTED + EAGER),
+    "passing bf16 gradients, updated in the backward": ("gpt2 with dropout", BF16 | UNREACHED | {"offload.gradients_dtype": "bf16"}, IN_BACKWARD),
     "bf16 moments": ("llama", BF16 | NARROW, IN_PART + ALONE + TIERED),
     "bf16 moments of replicas": ("gpt2", NARROW | SEQUENCE | STAGES | {"launch.nproc": 4, "train.global_batch": 4}, IN_PART + STAGED + TIERED[::2]),
     "bf16 moments of lion": ("mistral", NARROW | TWO | {"optimizer.type": "lion"}, IN_PART + ALONE + TIERED),

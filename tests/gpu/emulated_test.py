@@ -15,7 +15,7 @@ import threading
 
 import training
 from covering import grid_checks
-from emulated_bits import BF16, BIT_CHECKS, NARROW, ROUNDED, SPECULATING, TWO, WAIT_CHECKS
+from emulated_bits import BF16, BIT_CHECKS, LAYERS, NARROW, ROUNDED, SPECULATING, TWO, WAIT_CHECKS
 from runs_test import PIPELINES, SETTINGS, is_valid, settings_of
 from small_runs import MESHES, MODELS, SEQUENCE, STAGES, STEPS, problems
 
@@ -31,7 +31,7 @@ CLOSER = {"fp32": 1e-2, "bf16": 5e-2, "fp16": 5e-2}
 # Keys that change a training's numbers. Stages, tiers, orders and recomputation do not.
 NUMBERS = ("model.", "train.dtype", "train.matmul", "train.global_batch", "optimizer.", "offload.states_dtype", "parallel.tensor", "parallel.sequence",
            "parallel.pipeline", "launch.nproc", "train.steps", "data.", "train.freeze", "loss_scale.")
-# bf16 gradients do, where they leave the device.
+# What of these is rounded depends on where gradients are and how often they are reduced.
 ROUNDING = ("offload.", "zero.stage", "train.accumulation_order")
 
 
@@ -101,6 +101,7 @@ def others(place):
         ("deterministic", MODELS["llama"], {"train.dtype": "bf16", "train.deterministic": True}),
         ("frozen", MODELS["gpt2"], {"train.freeze": ["wte", "h.0.*"], "zero.stage": 2}),
         ("bf16 gradients", MODELS["qwen2"], {"train.dtype": "bf16", "train.global_batch": 6} | ROUNDED),
+        ("bf16 gradients on the device", MODELS["gpt2"], BF16 | LAYERS[0] | {"offload.gradients_dtype": "bf16", "train.global_batch": 6}),
         ("bf16 gradients of two data ranks", MODELS["gpt2"], BF16 | TWO | ROUNDED),
         ("bf16 gradients of replicas", MODELS["llama"],
          {"train.dtype": "bf16", "launch.nproc": 2} | SEQUENCE | ROUNDED | {"train.accumulation_order": "micro"}),

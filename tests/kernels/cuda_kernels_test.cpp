@@ -65,12 +65,13 @@ std::vector<UpdateSpan> in_parts(const UpdateSpan& whole) {
   return parts;
 }
 
-// Moments in bf16 are rounded stochastically, and their gradients are fp32.
+// Moments in bf16 are rounded stochastically, and their gradients are fp32 or bf16.
 void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device, DType moments,
                             bool plain = true) {
   for (const std::int64_t n : kSizes) {
     for (const DType dtype : kDTypes) {
-      const DType grad_dtype = moments == DType::kFloat32 ? dtype : DType::kFloat32;
+      const bool narrow = moments != DType::kFloat32 && dtype == DType::kFloat16;
+      const DType grad_dtype = narrow ? DType::kFloat32 : dtype;
       std::vector<float> p = normal_values(n, 1), squares = normal_values(n, 2, 0.1F);
       std::vector<std::byte> m = as_bytes(squares, moments);
       for (float& value : squares) value *= value;
@@ -118,11 +119,18 @@ void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device, DType 
 
 TEST(CudaKernels, SumsOfSquaresHaveTheBitsOfTheCpu) {
   const std::vector<float> values = normal_values(1 << 20, 5, 3.0F);
+  const std::vector<std::byte> rounded = as_bytes(values, DType::kBFloat16);
   const OnDevice on_device(values);
+  const OnDevice in_bf16(rounded);
   std::vector<cuda::SquaresSpan> spans;
   std::vector<double> want;
   for (int i = 0; i < 300; ++i) {  // more than one launch holds
     const std::int64_t begin = 4096 * i % 100'000, elems = i % 7 == 0 ? 900'000 : 37 * i;
+    if (i % 3 == 0) {
+      spans.push_back({in_bf16.get() + 2 * begin, elems, DType::kBFloat16});
+      want.push_back(sum_squares(rounded.data() + 2 * begin, DType::kBFloat16, elems));
+      continue;
+    }
     spans.push_back({on_device.get() + begin, elems});
     want.push_back(sum_squares(values.data() + begin, elems));
   }

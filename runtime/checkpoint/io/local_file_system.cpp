@@ -25,8 +25,7 @@ std::string_view remedy_for(int error) {
     case ENOSPC:
     case EDQUOT:
       return "; free space there, keep fewer checkpoints (checkpoint.keep: 1 or more, 0 keeps "
-             "all), or "
-             "name a folder on another disk (checkpoint.dir, -o)";
+             "all), or name a folder on another disk (checkpoint.dir, -o)";
     case EACCES:
     case EPERM:
     case EROFS:

@@ -68,6 +68,7 @@ void freeze(RunConfig& run) {
   if (away) run.zero.stage = 3;
   run.offload.optimizer = run.offload.parameters;  // rules between keys: there are none here
   run.offload.gradients = Tier::kDevice;
+  run.offload.gradients_dtype = DType::kFloat32;
   run.offload.activations = Tier::kDevice;
   run.offload.device_fraction = 0;
   run.recompute.mode = RecomputeMode::kNone;

@@ -15,6 +15,7 @@
 #include "runtime/engine/replica_sums.hpp"
 #include "runtime/engine/tiers/tier_store.hpp"
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
 
@@ -51,8 +52,10 @@ void GradientOps::unbind(BufferId id) {
 // Memory of gradients that exist for a part of the step.
 void* GradientOps::pass(BufferId id) {
   return graphs_.buffer(id, [&] {
-    const std::int64_t elems = lasting_gradient_elems(setup_.shape(), run_.buffer(id).group);
-    return passing_[id] = empty_tensor({elems}, c10::ScalarType::Float, setup_.device);
+    const int g = run_.buffer(id).group;
+    const c10::ScalarType type = scalar_type(gradient_dtype(setup_.shape(), g));
+    return passing_[id] =
+               empty_tensor({lasting_gradient_elems(setup_.shape(), g)}, type, setup_.device);
   });
 }
 
@@ -91,6 +94,8 @@ Ticket GradientOps::reduce(const Op& op) {
   return setup_.data().reduce_scatter(std::move(pieces), DType::kFloat32,
                                       memory_.bucket_staging.data_ptr());
 }
+
+void GradientOps::round(const Op& op) { store_.round_grads(op.group); }
 
 void GradientOps::add_streams(const Op& op) {
   if (on_host()) {

@@ -1,5 +1,5 @@
-// Gradients between the units and the update: ReduceGrads, AddGrads, GatherGrads, AddReplicas, the
-// arena slots of full gradients, and the memory of gradients that pass.
+// Gradients between the units and the update: ReduceGrads, RoundGrads, AddGrads, GatherGrads,
+// AddReplicas, the arena slots of full gradients, and the memory of gradients that pass.
 //
 // enter_reduce() and the slots: executing thread. reduce(): the thread of the comm lane, with
 // addresses taken in enter_reduce(). The other operations run on the compute lane, except
@@ -28,6 +28,7 @@ class GradientOps {
   void unbind(BufferId id);
   void enter_reduce(const Op& op);
   [[nodiscard]] Ticket reduce(const Op& op);
+  void round(const Op& op);        // RoundGrads
   void add_streams(const Op& op);  // AddGrads
   [[nodiscard]] Ticket gather(const Op& op);
   void add_replicas(const Op& op);

@@ -14,6 +14,7 @@
 #include "runtime/engine/ops/step_run.hpp"
 #include "runtime/engine/tiers/tier_store.hpp"
 #include "runtime/engine/update_step.hpp"
+#include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
 namespace {
@@ -50,8 +51,10 @@ bool counts(const EngineSetup& setup, int group) {
 void add_spans(const GroupState& group, std::int64_t shard_elems,
                std::vector<cuda::SquaresSpan>& spans) {
   const at::Tensor& gradients = group.grad_owned;
+  const DType dtype = dtype_of(gradients);
   for (std::int64_t begin = 0; begin < gradients.numel(); begin += shard_elems) {
-    spans.push_back({gradients.data_ptr<float>() + begin, shard_elems});
+    const auto* const bytes = static_cast<const std::byte*>(gradients.data_ptr());
+    spans.push_back({bytes + begin * size_of(dtype), shard_elems, dtype});
   }
 }
 

@@ -124,6 +124,8 @@ void StepOps::run_recorded(const Op& op) {
       return compute_.loss_head(op);
     case OpKind::kBackward:
       return compute_.backward(op);
+    case OpKind::kRoundGrads:
+      return gradients_.round(op);
     default:
       return compute_.backward_weights(op);
   }

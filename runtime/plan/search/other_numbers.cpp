@@ -74,11 +74,13 @@ void find_narrow(const char* with, const Narrow& narrow, Planner& planner,
   EngineOptions asked = on_best_mesh(question, result);
   if (narrow.moments) asked.offload.states_dtype = DType::kBFloat16;
   if (narrow.gradients) asked.offload.gradients_dtype = DType::kBFloat16;
-  // Gradients on the device are fp32.
-  const SearchLimits away = also(limits, [narrow](const EngineOptions& options) {
-    return !narrow.gradients || options.offload.gradients != Tier::kDevice;
+  // Gradients on the device that are copied to the host's update are fp32.
+  const SearchLimits rounding = also(limits, [narrow](const EngineOptions& options) {
+    const OffloadOptions& offload = options.offload;
+    return !narrow.gradients || offload.gradients != Tier::kDevice ||
+           offload.optimizer == Tier::kDevice;
   });
-  find_with(with, planner, asked, question, away, below_s, result);
+  find_with(with, planner, asked, question, rounding, below_s, result);
 }
 
 }  // namespace

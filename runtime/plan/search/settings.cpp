@@ -82,8 +82,12 @@ bool keeps_what_it_sums(const EngineOptions& options) {
 }
 
 bool stores_complete_gradients(const EngineOptions& options) {
-  return options.offload.gradients == Tier::kDevice ||
-         options.offload.gradients_dtype == DType::kFloat32 || micro_batches_of(options) == 1 ||
+  const OffloadOptions& offload = options.offload;
+  const bool on_device = offload.gradients == Tier::kDevice;
+  if (offload.gradients_dtype == DType::kFloat32) return true;
+  if (on_device && offload.optimizer != Tier::kDevice) return true;  // idle_keys.hpp
+  if (on_device && options.dp > 1) return false;
+  return micro_batches_of(options) == 1 ||
          options.train.accumulation_order == AccumulationOrder::kLayer;
 }
 

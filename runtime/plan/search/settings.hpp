@@ -38,8 +38,8 @@ void place(EngineOptions& options, const Rung& rung);
 // False where micro-batches would be summed in whole gradients that are not kept between them:
 // zero.reduce_every step, of stages 2 and 3 in micro order.
 [[nodiscard]] bool keeps_what_it_sums(const EngineOptions& options);
-// False where bf16 gradients off the device would be rounded before they are complete: several
-// micro-batches in micro order.
+// False where bf16 gradients would be rounded before they are complete: several micro-batches in
+// micro order, or on the device several data-parallel ranks.
 [[nodiscard]] bool stores_complete_gradients(const EngineOptions& options);
 
 // Lists meshes of as many ranks as the options have, the given mesh first. Each mesh cuts the model

@@ -13,17 +13,21 @@ bool feeds_norm(OpKind kind) {
          kind == OpKind::kStoreGrads || kind == OpKind::kWriteBucket || kind == OpKind::kSumSquares;
 }
 
+const std::vector<BucketPiece>& pieces_of(const Program& program, const Op& op) {
+  return nth(program.buckets, op.bucket);
+}
+
 // Whether the operation reads parameters, or reads or writes gradients, of one of the groups.
 bool uses_any(const Program& program, const Op& op, const std::set<int>& groups) {
   const auto among = [&](int g) { return groups.count(g) > 0; };
-  const bool whole =
-      op.kind == OpKind::kGather || op.kind == OpKind::kAddGrads || op.kind == OpKind::kAddReplicas;
+  const bool whole = op.kind == OpKind::kGather || op.kind == OpKind::kRoundGrads ||
+                     op.kind == OpKind::kAddGrads || op.kind == OpKind::kAddReplicas;
   if ((whole && among(op.group)) || std::any_of(op.reads.begin(), op.reads.end(), among) ||
       std::any_of(op.writes.begin(), op.writes.end(), among)) {
     return true;
   }
   if (op.bucket < 0) return false;
-  const std::vector<BucketPiece>& pieces = nth(program.buckets, op.bucket);
+  const std::vector<BucketPiece>& pieces = pieces_of(program, op);
   return std::any_of(pieces.begin(), pieces.end(),
                      [&](const BucketPiece& piece) { return among(piece.group); });
 }
@@ -52,6 +56,8 @@ void GradCheck::enter(const Op& op) {
   switch (op.kind) {
     case OpKind::kReduceGrads:
       return reduce(op);
+    case OpKind::kRoundGrads:
+      return round(op.group);
     case OpKind::kAddGrads:
       return add_streams(op.group);
     case OpKind::kGatherGrads:
@@ -105,7 +111,7 @@ void GradCheck::write(int group) {
 
 void GradCheck::reduce(const Op& op) {
   if (program_.in_place) fault_.fail("reduces gradients that are the reduced ones");
-  for (const BucketPiece& piece : pieces_of(op)) {
+  for (const BucketPiece& piece : pieces_of(program_, op)) {
     slots_.need(Tag::kGradientBuckets, piece.group);
     if (unsent_.count(piece.group) == 0 && sent_.count(piece.group) == 0) {
       fault_.fail("reduces gradients that were not written");
@@ -118,6 +124,16 @@ void GradCheck::reduce(const Op& op) {
     reductions_[piece.group].push_back(fault_.now());
     if (piece.stream > 0 && !on_disk_) apart_.insert(piece.group);
   }
+}
+
+void GradCheck::round(int group) {
+  slots_.need(Tag::kGradientBuckets, group);
+  if (!program_.in_place || !slots_.in_slots(Tag::kGradientBuckets, group)) {
+    fault_.fail("rounds gradients that have no slot of their own");
+  }
+  if (unsent_.erase(group) == 0) fault_.fail("rounds gradients that were not written");
+  if (normed_) fault_.fail("rounds gradients behind the norm");
+  sent_.insert(group);
 }
 
 // `to`: what the operation does to the gradients.
@@ -144,7 +160,7 @@ void GradCheck::add_replicas(int group) {
 }
 
 void GradCheck::gather(const Op& op) {
-  for (const BucketPiece& piece : pieces_of(op)) {
+  for (const BucketPiece& piece : pieces_of(program_, op)) {
     if (sent_elems_[piece.group] < piece.begin + piece.elems || apart_.count(piece.group) > 0) {
       fault_.fail("gathers gradients that are not summed");
     }
@@ -157,7 +173,9 @@ void GradCheck::gather(const Op& op) {
 void GradCheck::update_in_backward(int group) {
   if (normed_) fault_.fail("comes after the norm");
   if (program_.in_place) {
-    if (unsent_.count(group) == 0) fault_.fail("updates without gradients");
+    const bool rounded = slots_.in_slots(Tag::kGradientBuckets, group);
+    const std::set<int>& made = rounded ? sent_ : unsent_;
+    if (made.count(group) == 0) fault_.fail("updates without gradients");
     return;
   }
   const auto sent = sent_elems_.find(group);
@@ -173,13 +191,19 @@ void GradCheck::finish_step(const Op& op) {
   normed_ = true;
   if (!units_.all_back()) fault_.fail("comes before a backward");
   if (!apart_.empty()) fault_.fail("comes before a group's gradients are added up");
-  const bool whole = std::all_of(sent_.begin(), sent_.end(),
-                                 [&](int g) { return sent_elems_[g] == shard_elems_[g]; });
-  if (units_.trains() && program_.whole_groups && gathered_elems_ != shard_elems_) {
-    fault_.fail("comes before gradients are gathered");
-  }
-  if ((!program_.in_place && !unsent_.empty()) || !whole) {
-    fault_.fail("comes before a group's gradients are sent");
+  if (program_.in_place) {
+    for (const int g : unsent_) {
+      if (slots_.in_slots(Tag::kGradientBuckets, g)) {
+        fault_.fail("comes before a group's gradients are rounded");
+      }
+    }
+  } else {
+    const bool whole = std::all_of(sent_.begin(), sent_.end(),
+                                   [&](int g) { return sent_elems_[g] == shard_elems_[g]; });
+    if (units_.trains() && program_.whole_groups && gathered_elems_ != shard_elems_) {
+      fault_.fail("comes before gradients are gathered");
+    }
+    if (!unsent_.empty() || !whole) fault_.fail("comes before a group's gradients are sent");
   }
   for (OpId i = 0; i < static_cast<OpId>(program_.ops.size()); ++i) {
     if (feeds_norm(nth(program_.ops, i).kind) && !fault_.over(i)) {

@@ -29,15 +29,13 @@ class GradCheck {
   void open(int group, bool writes);
   void write(int group);
   void reduce(const Op& op);
+  void round(int group);
   void add_streams(int group);
   void gather(const Op& op);
   void finish_step(const Op& op);
   void update_in_backward(int group);
   void add_replicas(int group);
   void need_reductions(int group, const char* to);
-  [[nodiscard]] const std::vector<BucketPiece>& pieces_of(const Op& op) const {
-    return nth(program_.buckets, op.bucket);
-  }
 
   const Program& program_;
   FirstFault& fault_;

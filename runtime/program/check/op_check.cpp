@@ -163,7 +163,8 @@ std::string find_op_fault(const Program& program, std::size_t i) {
       op.bucket >= static_cast<int>(program.buckets.size()) || op.chunk >= chunks) {
     return "names a buffer, a bucket or a chunk that is not there";
   }
-  if ((needs_bucket(op.kind) && op.bucket < 0) || (needs_chunk(op.kind) && op.chunk < 0)) {
+  if ((needs_bucket(op.kind) && op.bucket < 0) || (needs_chunk(op.kind) && op.chunk < 0) ||
+      (op.kind == OpKind::kRoundGrads && op.group < 0)) {
     return "has nothing to work on";
   }
   if (op.chunk >= 0 && nth(program.chunks, op.chunk).group != op.group) {

@@ -74,11 +74,16 @@ void check_shape(const StepShape& shape) {
                                  p.optimizer == Tier::kDevice && !shape.frozen),
         "gathers round master weights of stage 3 that are on the device");
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
-    const std::int64_t bytes = nth(shape.groups, g).passing_gradient_bytes;
+    const GroupShape& group = nth(shape.groups, g);
+    check(!group.rounds_gradients ||
+              (may_round_gradients(shape) && !is_frozen(shape, g) && !group.add_replicas),
+          "gradients are rounded where they are complete behind a backward");
+    const std::int64_t bytes = group.passing_gradient_bytes;
     if (bytes == 0) continue;
     check(may_pass_gradients(shape) && gradient_streams(shape, g) == 1 && !is_frozen(shape, g),
           "gradients pass where a group has one array of them and is updated on the device");
-    check(bytes >= 4 * lasting_gradient_elems(shape, g), "passing gradients fit into their memory");
+    check(bytes >= gradient_bytes(shape, g, lasting_gradient_elems(shape, g)),
+          "passing gradients fit into their memory");
   }
   check(!shape.updates_in_backward || may_pass_gradients(shape),
         "groups whose gradients pass are updated in the backward");

@@ -15,6 +15,7 @@ bool is_device_update(const Op& op) { return op.kind == OpKind::kUpdate && op.ch
 SlotCheck::SlotCheck(const Program& program, FirstFault& fault)
     : program_(program), fault_(fault), life_(program.buffers.size(), Life::kNotYet) {
   for (const Op& op : program.ops) {
+    if (op.kind == OpKind::kRoundGrads) rounded_.insert(op.group);
     if (op.kind != OpKind::kGather) continue;
     gathered_.emplace(op.group, -1);
     sends_parameters_ = sends_parameters_ || op.wire_bytes > 0;
@@ -39,11 +40,15 @@ void SlotCheck::need_passing(const Op& op) {
   const bool updates = is_device_update(op);
   const bool all = op.kind == OpKind::kNormAndScale || op.kind == OpKind::kAddReplicas ||
                    (updates && !op.in_backward);
-  if (!all && !updates && op.writes.empty() && op.bucket < 0) return;
+  const bool rounds = op.kind == OpKind::kRoundGrads;
+  if (!all && !updates && !rounds && op.writes.empty() && op.bucket < 0) return;
   for (const BufferId b : passing_) {
     const int group = buffer(b).group;
-    const bool writes = std::find(op.writes.begin(), op.writes.end(), group) != op.writes.end();
-    const bool needs = (all && updated_.count(group) == 0) || (updates && op.group == group);
+    // Gradients in a slot are rounded to this memory later.
+    const bool writes = !rounded_.contains(group) &&
+                        std::find(op.writes.begin(), op.writes.end(), group) != op.writes.end();
+    const bool needs =
+        (all && updated_.count(group) == 0) || ((updates || rounds) && op.group == group);
     if ((needs || writes || has_piece(op, group)) && nth(life_, b) != Life::kAlive) {
       fault_.fail("needs memory of the gradients of group " + std::to_string(group) +
                   ", which are not alive");
@@ -112,7 +117,8 @@ void SlotCheck::die(BufferId b) {
     fault_.fail("frees gradients that were not reduced");
   }
   for (const OpId user : users_[b]) {
-    if (!fault_.over(user)) fault_.fail("frees what operation " + std::to_string(user) + " uses");
+    const bool over = user == fault_.now() || fault_.over(user);
+    if (!over) fault_.fail("frees what operation " + std::to_string(user) + " uses");
   }
 }
 
@@ -123,7 +129,8 @@ void SlotCheck::use(const Op& op) {
       fault_.fail("updates parameters that are being gathered");
     }
   }
-  if (op.lane == Lane::kCompute && op.kind != OpKind::kGather) return;
+  const bool works = op.kind == OpKind::kGather || op.kind == OpKind::kRoundGrads;
+  if (op.lane == Lane::kCompute && !works) return;
   for (const BufferId b : {op.device_slot, op.host_slot}) {
     if (b < 0) continue;
     if (nth(life_, b) != Life::kAlive) {
@@ -140,14 +147,15 @@ void SlotCheck::use(const Op& op) {
   }
 }
 
-// A gather writes the slot of its group. A reduction reads the slots of its pieces' groups.
+// A gather writes the slot of its group. A reduction reads the slots of its pieces' groups, a
+// rounding that of its group.
 bool SlotCheck::works_on(const Op& op, BufferId b) const {
   const Buffer& slot = buffer(b);
   if (slot.tag == Tag::kGatheredParameters) {
     return op.kind == OpKind::kGather && slot.group == op.group;
   }
-  if (slot.tag != Tag::kGradientBuckets || op.bucket < 0) return false;
-  return newest_.at({slot.tag, slot.group}) == b && has_piece(op, slot.group);
+  if (slot.tag != Tag::kGradientBuckets || newest_.at({slot.tag, slot.group}) != b) return false;
+  return has_piece(op, slot.group) || (op.kind == OpKind::kRoundGrads && op.group == slot.group);
 }
 
 void SlotCheck::need(Tag tag, int group) {

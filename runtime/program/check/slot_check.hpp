@@ -55,6 +55,7 @@ class SlotCheck {
   std::map<BufferId, std::vector<OpId>> users_;
   std::map<int, OpId> gathered_;  // newest gather by group, -1 before the first
   std::set<int> updated_;         // groups, in the backward
+  std::set<int> rounded_;         // groups whose gradients are rounded
   bool sends_parameters_ = false;
 };
 

@@ -19,6 +19,7 @@ void touch_grads(const Op& op, const std::set<int>& slotted, Touches& touches, C
     if (slotted.count(g) == 0) touches.touch({Space::kGrads, g, 0}, true);
   }
   switch (op.kind) {
+    case OpKind::kRoundGrads:
     case OpKind::kAddGrads:
     case OpKind::kAddReplicas:
       chunks.change_grads(op.group);

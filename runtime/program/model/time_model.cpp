@@ -173,6 +173,11 @@ class Pricing {
       case OpKind::kUpdate:
         return over(updates_on_device(op.group), rates_.device_adam) +
                (op.in_backward ? squares(op.group) : 0);
+      case OpKind::kRoundGrads: {  // reads 4 bytes
+        const std::int64_t elems = owned_elems(shape_, op.group);
+        const std::int64_t bytes = 4 * elems + gradient_bytes(shape_, op.group, elems);
+        return over(static_cast<double>(bytes), rates_.device_memory_bps);
+      }
       case OpKind::kAddGrads: {
         const auto elems = static_cast<double>(nth(shape_.groups, op.group).shard_elems);
         const int streams = gradient_streams(shape_, op.group);

@@ -12,6 +12,12 @@ bool meet(const BucketPiece& a, const BucketPiece& b) {
   return a.stream == b.stream && a.begin < b.begin + b.elems && b.begin < a.begin + a.elems;
 }
 
+// Of these buffers, that of the group.
+auto find_of(const Program& program, const std::vector<BufferId>& buffers, int group) {
+  return std::find_if(buffers.begin(), buffers.end(),
+                      [&](BufferId b) { return nth(program.buffers, b).group == group; });
+}
+
 }  // namespace
 
 GradFlow::GradFlow(ProgramBuilder& builder, const StepShape& shape)
@@ -69,17 +75,15 @@ void GradFlow::start_round(int g, Op& op) {
   const GroupShape& group = nth(shape_.groups, g);
   if (first && group.passing_gradient_bytes > 0) {
     passing_.push_back(builder_.buffer(Tag::kGradients, group.passing_gradient_bytes, false, g));
-    op.live.push_back(passing_.back());
+    if (!group.rounds_gradients) op.live.push_back(passing_.back());
   }
-  if (!transient()) return;
+  if (!transient() && !group.rounds_gradients) return;
   round.slot = builder_.buffer(Tag::kGradientBuckets, group.elems * 4, true, g);
   op.live.push_back(round.slot);
 }
 
 BufferId GradFlow::take_passing(int g) {
-  const auto found = std::find_if(passing_.begin(), passing_.end(), [&](BufferId b) {
-    return nth(builder_.program().buffers, b).group == g;
-  });
+  const auto found = find_of(builder_.program(), passing_, g);
   if (found == passing_.end()) return -1;
   const BufferId taken = *found;
   passing_.erase(found);
@@ -114,7 +118,15 @@ void GradFlow::close(OpId id, bool flushes) {
     if (++round.writes < writes_of_round(g)) continue;
     round.writes = 0;
     if (reduces_in_place(shape_)) {
-      if (!nth(shape_.groups, g).add_replicas) summed_.push_back({g, {id}});
+      const GroupShape& group = nth(shape_.groups, g);
+      OpId made = id;
+      if (group.rounds_gradients) {
+        Op rounding{.kind = OpKind::kRoundGrads, .group = g, .dead_after = {round.slot}};
+        const auto to = find_of(builder_.program(), passing_, g);
+        if (to != passing_.end()) rounding.live = {*to};
+        made = builder_.emit(std::move(rounding));
+      }
+      if (!group.add_replicas) summed_.push_back({g, {made}});
       continue;
     }
     const std::int64_t elems = nth(shape_.groups, g).shard_elems;

@@ -6,8 +6,9 @@
 // full bucket is reduce-scattered and added to the group's shard. Where full gradients are kept
 // (stages 0 and 1, and a rank alone) a group has one full buffer, so the next round waits for the
 // reductions. A rank alone that adds up no micro-batches reduces nothing: its full gradients are
-// the reduced ones (reduces_in_place). Stages 2 and 3 give each round a slot and free the slot one
-// batch of reductions later. Reductions then overlap a backward.
+// the reduced ones (reduces_in_place). They are in the array that the update reads, or in a slot
+// from which they are rounded to it (GroupShape::rounds_gradients). Stages 2 and 3 give each round
+// a slot and free the slot one batch of reductions later. Reductions then overlap a backward.
 #pragma once
 
 #include <deque>

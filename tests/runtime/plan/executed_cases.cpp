@@ -126,6 +126,7 @@ Dimension placements() {
   return {{"all on device", on(kD, kD, kD)},
           {"all on device, 16-bit moments",
            [](EngineOptions& o) { o.offload.states_dtype = DType::kBFloat16; }},
+          {"all on device, 16-bit gradients", on(kD, kD, kD, DType::kBFloat16)},
           {"states host", on(kH, kD, kD)},
           {"states nvme", on(kN, kD, kD)},
           {"states, gradients host", on(kH, kD, kH)},

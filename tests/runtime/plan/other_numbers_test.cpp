@@ -105,11 +105,32 @@ TEST(OtherNumbers, MomentsInBf16OnTheDevice) {
   card.question.budgets.nvme = 1;
   const SearchResult result = card.search();
   EXPECT_FALSE(result.any_fits) << suggestions_text(result);
-  ASSERT_EQ(result.others.size(), 1U) << suggestions_text(result);
+  ASSERT_FALSE(result.others.empty()) << suggestions_text(result);
   const Suggestion& other = result.others.front();
-  EXPECT_TRUE(has(other, kMoments));
+  EXPECT_TRUE(has(other, kMoments) && !has(other, kGradients));
   EXPECT_EQ(other.options.offload.optimizer, Tier::kDevice);
   EXPECT_TRUE(other.plan.fits());
+}
+
+TEST(OtherNumbers, GradientsInBf16OnTheDevice) {
+  Card card;
+  PlanQuestion narrow = card.question;
+  narrow.options.zero.stage = 3;
+  narrow.options.offload.optimizer = Tier::kDevice;
+  narrow.options.offload.gradients_dtype = DType::kBFloat16;
+  narrow.options.train.accumulation_order = AccumulationOrder::kLayer;
+  narrow.options.recompute.mode = RecomputeMode::kFull;
+  narrow.budgets = {};
+  card.question.budgets.device = card.planner.plan(narrow).memory.of(Tier::kDevice).need();
+  card.question.budgets.host = 1;
+  card.question.budgets.nvme = 1;
+  const SearchResult result = card.search();
+  EXPECT_FALSE(result.any_fits) << suggestions_text(result);
+  const auto found = std::ranges::find_if(
+      result.others, [](const Suggestion& s) { return has(s, kGradients) && !has(s, kMoments); });
+  ASSERT_NE(found, result.others.end()) << suggestions_text(result);
+  EXPECT_EQ(found->options.offload.optimizer, Tier::kDevice);
+  EXPECT_TRUE(found->plan.fits());
 }
 
 // A card that holds all where blocks are updated in the backward, and nothing else.

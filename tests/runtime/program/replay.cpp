@@ -9,6 +9,13 @@
 namespace sluice {
 namespace {
 
+// Units that write the group's gradients.
+int writers_of(const StepShape& shape, int g) {
+  std::ptrdiff_t count = 0;
+  for (const UnitShape& unit : shape.units) count += std::ranges::count(unit.groups, g);
+  return static_cast<int>(count);
+}
+
 class Player {
  public:
   Player(const Program& program, const StepShape& shape, bool training)
@@ -20,12 +27,13 @@ class Player {
         groups_(shape.groups.size()) {
     result_.gathers.assign(shape.groups.size(), 0);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      const int streams = sums_in_shards() ? writers_of(static_cast<int>(g)) : 1;
+      const int streams = sums_in_shards() ? writers_of(shape_, static_cast<int>(g)) : 1;
       groups_[g].shards.assign(
           static_cast<std::size_t>(streams),
           std::vector<std::int64_t>(
               static_cast<std::size_t>(shape.groups[g].shard_elems / kAlignElems), kPoison));
-      if (keeps_full_gradients(shape)) groups_[g].grads[-1] = {};
+      const bool has_slot = !keeps_full_gradients(shape) || shape.groups[g].rounds_gradients;
+      if (!has_slot) groups_[g].grads[-1] = {};
     }
     list_uses();
   }
@@ -63,7 +71,7 @@ class Player {
   int writes_expected(int g) const {
     if (sums_in_shards()) return 1;
     const bool step = shape_.reduce_every == ReduceEvery::kStep;
-    return writers_of(g) * (step ? micro_batches_ : 1);
+    return writers_of(shape_, g) * (step ? micro_batches_ : 1);
   }
 
   void expect(bool condition, const std::string& what) {
@@ -76,10 +84,7 @@ class Player {
   const GroupShape& group(int g) const { return shape_.groups[static_cast<std::size_t>(g)]; }
   const UnitShape& unit(int u) const { return shape_.units[static_cast<std::size_t>(u)]; }
   int unit_count() const { return static_cast<int>(shape_.units.size()); }
-  bool is_of(int g, int u) const {
-    const std::vector<int>& groups = unit(u).groups;
-    return std::find(groups.begin(), groups.end(), g) != groups.end();
-  }
+  bool is_of(int g, int u) const { return std::ranges::count(unit(u).groups, g) > 0; }
 
   void step(int i) {
     const Op& op = program_.ops[static_cast<std::size_t>(i)];
@@ -116,6 +121,9 @@ class Player {
         break;
       case OpKind::kReduceGrads:
         reduce(i, op);
+        break;
+      case OpKind::kRoundGrads:
+        round(i, op);
         break;
       case OpKind::kAddGrads:
         add_streams(op);
@@ -244,11 +252,6 @@ class Player {
     for (int before = 0; before < u; ++before) which += is_of(g, before) ? 1 : 0;
     return std::int64_t{1} << (2 * (2 * m + which));
   }
-  int writers_of(int g) const {
-    int count = 0;
-    for (int u = 0; u < unit_count(); ++u) count += is_of(g, u) ? 1 : 0;
-    return count;
-  }
 
   GradPlay& newest_grad(int g) {
     GroupPlay& p = play(g);
@@ -320,6 +323,15 @@ class Player {
     prefer(elems * shape_.dp * 4 <= bucket_limit(), "a bucket over its size");
   }
 
+  void round(int i, const Op& op) {
+    expect(reduces_in_place(shape_) && group(op.group).rounds_gradients, "has nothing to round");
+    GradPlay& p = newest_grad(op.group);
+    expect(p.writes == writes_expected(op.group), "rounds gradients that are not complete");
+    for (std::int64_t& sum : play(op.group).shards[0]) sum = p.value;
+    p.sent = group(op.group).shard_elems;
+    p.last_reduction = over_ = i;
+  }
+
   void add_streams(const Op& op) {
     auto& shards = play(op.group).shards;
     for (const auto& [slot, grad] : play(op.group).grads) {
@@ -348,13 +360,15 @@ class Player {
       if (!is_of(g, u)) continue;
       for (int m = 0; m < micro_batches_; ++m) all += gradient_of(g, u, m);
     }
-    if (reduces_in_place(shape_)) return expect(newest_grad(g).value == all, "a sum is wrong");
+    if (reduces_in_place(shape_) && !group(g).rounds_gradients) {
+      return expect(newest_grad(g).value == all, "a sum is wrong");
+    }
     for (const auto& [slot, grad] : play(g).grads) {
       expect(grad.last_reduction <= over_, "a reduction is on its way");
     }
     expect(play(g).shards.size() == 1, "a group's gradients are apart");
     for (const std::int64_t sum : play(g).shards[0]) expect(sum == all, "a sum is wrong");
-    if (shape_.stage > 0) return;
+    if (shape_.stage > 0 || reduces_in_place(shape_)) return;
     expect(play(g).gathered_back == group(g).shard_elems, "gradients not gathered");
   }
 

@@ -63,6 +63,8 @@ Task TierPlay::task_of(const Op& op) {
     case OpKind::kWriteParams:
     case OpKind::kSumSquares:
       return {};  // of a chunk
+    case OpKind::kRoundGrads:
+      return {};  // played in replay.cpp alone
     case OpKind::kCommit:
     case OpKind::kMeet:
       return commit(op);

@@ -1,5 +1,5 @@
-// Gradients off the device in bf16 (offload.gradients_dtype): complete gradients are rounded once.
-// Norm and update use the rounded values, with the same bits on every tier.
+// Gradients in bf16 (offload.gradients_dtype), off the device and on it: complete gradients are
+// rounded once. Norm and update use the rounded values, with the same bits on every tier.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,6 +29,13 @@ EngineOptions rounding_options(int accumulation, const TemporaryFolder& folder) 
   options.offload.gradients_dtype = DType::kBFloat16;
   options.train.accumulation_order = AccumulationOrder::kLayer;
   place(options, {kH, kD, kH, kD});
+  return options;
+}
+
+// Of one data-parallel rank.
+EngineOptions on_the_device(EngineOptions options) {
+  options.offload.optimizer = options.offload.gradients = kD;
+  options.dp = 1;
   return options;
 }
 
@@ -77,23 +84,73 @@ TEST(GradientsDtype, NormAndUpdateUseTheRoundedGradient) {
 // order with fp32 gradients, which moves few elements to another bf16 value.
 TEST(GradientsDtype, MicroBatchesAreSummedBeforeTheRounding) {
   const TemporaryFolder folder;
-  EngineOptions options = only_biases(5, folder);
+  for (const bool away : {true, false}) {
+    EngineOptions options = only_biases(5, folder);
+    if (!away) options = on_the_device(options);
+    options.offload.gradients_dtype = DType::kFloat32;
+    const WorldResult wide = train_world(options, 1, Wire::kLocal);
+    options.offload.gradients_dtype = DType::kBFloat16;
+    const WorldResult narrow = train_world(options, 1, Wire::kLocal);
+    int all = 0;
+    int differ = 0;
+    for (const auto& [name, values] : narrow.weights) {
+      if (!name.ends_with(".bias") || (!away && !name.starts_with("h."))) continue;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        ASSERT_EQ(values[i], rounded(values[i])) << name << " " << i;
+        ++all;
+        differ += values[i] != rounded(wide.weights.at(name)[i]) ? 1 : 0;
+      }
+    }
+    EXPECT_GT(all, 1000);
+    EXPECT_LT(differ, all / 100) << (away ? "off the device" : "on it");
+  }
+}
+
+// Blocks alone are rounded on the device.
+TEST(GradientsDtype, OnTheDeviceBlocksAreRounded) {
+  const TemporaryFolder folder;
+  EngineOptions options = on_the_device(only_biases(1, folder));
   options.offload.gradients_dtype = DType::kFloat32;
   const WorldResult wide = train_world(options, 1, Wire::kLocal);
   options.offload.gradients_dtype = DType::kBFloat16;
   const WorldResult narrow = train_world(options, 1, Wire::kLocal);
-  int all = 0;
-  int differ = 0;
+  double squares = 0;
+  int changed = 0;
+  int outside = 0;
   for (const auto& [name, values] : narrow.weights) {
     if (!name.ends_with(".bias")) continue;
+    const bool block = name.starts_with("h.");
+    const std::vector<float>& exact = wide.weights.at(name);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      ASSERT_EQ(values[i], rounded(values[i])) << name << " " << i;
-      ++all;
-      differ += values[i] != rounded(wide.weights.at(name)[i]) ? 1 : 0;
+      ASSERT_EQ(values[i], block ? rounded(exact[i]) : exact[i]) << name << " " << i;
+      changed += values[i] != exact[i] ? 1 : 0;
+      outside += values[i] != rounded(values[i]) ? 1 : 0;
+      squares += static_cast<double>(values[i]) * values[i];
     }
   }
-  EXPECT_GT(all, 1000);
-  EXPECT_LT(differ, all / 100);
+  EXPECT_GT(changed, 1000);
+  EXPECT_GT(outside, 0);
+  EXPECT_NEAR(narrow.norms[0] / std::sqrt(squares), 1, 1e-11);
+  EXPECT_NE(narrow.norms[0], wide.norms[0]);
+}
+
+TEST(GradientsDtype, OnTheDeviceEveryStageHasTheSameBits) {
+  const TemporaryFolder folder;
+  for (const DType moments : {DType::kFloat32, DType::kBFloat16}) {
+    for (const int accumulation : {1, 3}) {
+      EngineOptions options = on_the_device(rounding_options(accumulation, folder));
+      options.offload.states_dtype = moments;
+      const WorldResult oracle = train_world(options, 6, Wire::kLocal);
+      for (const int stage : {0, 1, 3}) {
+        for (const bool recomputes : {false, true}) {
+          options.zero.stage = stage;
+          options.recompute.mode = recomputes ? RecomputeMode::kFull : RecomputeMode::kNone;
+          expect_same_bits(train_world(options, 6, Wire::kLocal), oracle,
+                           "stage " + std::to_string(stage) + ", " + std::to_string(accumulation));
+        }
+      }
+    }
+  }
 }
 
 struct Variant {
