@@ -28,13 +28,14 @@ inline CLI::Validator whole_number(std::uint64_t least,
 inline CLI::Validator size_in_bytes(bool kilo_is_1000, const std::string& example) {
   return CLI::Validator(
       [kilo_is_1000, example](std::string& text) -> std::string {
-        const std::string given = text;
+        std::string complaint = "found '" + text + "', expected a size above 0 such as " + example;
+        const bool is_number = !text.empty() && text[0] >= '0' && text[0] <= '9';
         try {
-          const bool is_number = !text.empty() && text[0] >= '0' && text[0] <= '9';
-          if (is_number && CLI::AsSizeValue(kilo_is_1000)(text).empty() && text != "0") return "";
+          const bool is_size = is_number && CLI::AsSizeValue(kilo_is_1000)(text).empty();
+          return is_size && text != "0" ? "" : complaint;
         } catch (const CLI::ValidationError&) {  // 1.5TB
+          return complaint;
         }
-        return "found '" + given + "', expected a size above 0 such as " + example;
       },
       "SIZE");
 }

@@ -61,10 +61,9 @@ Task TierPlay::task_of(const Op& op) {
     case OpKind::kWriteStates:
     case OpKind::kCopyParams:
     case OpKind::kWriteParams:
-    case OpKind::kSumSquares:
-      return {};  // of a chunk
-    case OpKind::kRoundGrads:
-      return {};  // played in replay.cpp alone
+    case OpKind::kSumSquares:  // these are of a chunk
+    case OpKind::kRoundGrads:  // played in replay.cpp alone
+      return {};
     case OpKind::kCommit:
     case OpKind::kMeet:
       return commit(op);
