@@ -41,6 +41,12 @@ struct Card {
     other.options.offload.states_dtype = moments;
     question.budgets.host = planner.plan(other).peak(Tier::kHost);
   }
+  // The device has room for this question, and no other tier has any.
+  void give_device_alone(PlanQuestion other) {
+    other.budgets = {};
+    question.budgets.device = planner.plan(other).memory.of(Tier::kDevice).need();
+    question.budgets.host = question.budgets.nvme = 1;
+  }
   // The host has room for gradients in bf16 and moments of this type, and nothing else has.
   void give_host_narrow_gradients(DType moments) {
     question.options.offload.gradients = Tier::kHost;
@@ -99,10 +105,7 @@ TEST(OtherNumbers, MomentsInBf16OnTheDevice) {
   PlanQuestion narrow = card.question;
   narrow.options.offload.optimizer = Tier::kDevice;
   narrow.options.offload.states_dtype = DType::kBFloat16;
-  narrow.budgets = {};
-  card.question.budgets.device = card.planner.plan(narrow).memory.of(Tier::kDevice).need();
-  card.question.budgets.host = 1;
-  card.question.budgets.nvme = 1;
+  card.give_device_alone(narrow);
   const SearchResult result = card.search();
   EXPECT_FALSE(result.any_fits) << suggestions_text(result);
   ASSERT_FALSE(result.others.empty()) << suggestions_text(result);
@@ -120,10 +123,7 @@ TEST(OtherNumbers, GradientsInBf16OnTheDevice) {
   narrow.options.offload.gradients_dtype = DType::kBFloat16;
   narrow.options.train.accumulation_order = AccumulationOrder::kLayer;
   narrow.options.recompute.mode = RecomputeMode::kFull;
-  narrow.budgets = {};
-  card.question.budgets.device = card.planner.plan(narrow).memory.of(Tier::kDevice).need();
-  card.question.budgets.host = 1;
-  card.question.budgets.nvme = 1;
+  card.give_device_alone(narrow);
   const SearchResult result = card.search();
   EXPECT_FALSE(result.any_fits) << suggestions_text(result);
   const auto found = std::ranges::find_if(

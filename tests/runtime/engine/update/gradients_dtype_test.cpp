@@ -54,6 +54,21 @@ EngineOptions only_biases(int accumulation, const TemporaryFolder& folder) {
   return options;
 }
 
+struct Both {
+  WorldResult wide;    // gradients in fp32
+  WorldResult narrow;  // in bf16
+};
+
+// One step.
+Both train_both(EngineOptions options) {
+  Both both;
+  options.offload.gradients_dtype = DType::kFloat32;
+  both.wide = train_world(options, 1, Wire::kLocal);
+  options.offload.gradients_dtype = DType::kBFloat16;
+  both.narrow = train_world(options, 1, Wire::kLocal);
+  return both;
+}
+
 TEST(GradientsDtype, NormAndUpdateUseTheRoundedGradient) {
   const TemporaryFolder folder;
   EngineOptions options = only_biases(1, folder);
@@ -87,10 +102,7 @@ TEST(GradientsDtype, MicroBatchesAreSummedBeforeTheRounding) {
   for (const bool away : {true, false}) {
     EngineOptions options = only_biases(5, folder);
     if (!away) options = on_the_device(options);
-    options.offload.gradients_dtype = DType::kFloat32;
-    const WorldResult wide = train_world(options, 1, Wire::kLocal);
-    options.offload.gradients_dtype = DType::kBFloat16;
-    const WorldResult narrow = train_world(options, 1, Wire::kLocal);
+    const auto [wide, narrow] = train_both(options);
     int all = 0;
     int differ = 0;
     for (const auto& [name, values] : narrow.weights) {
@@ -109,11 +121,7 @@ TEST(GradientsDtype, MicroBatchesAreSummedBeforeTheRounding) {
 // Blocks alone are rounded on the device.
 TEST(GradientsDtype, OnTheDeviceBlocksAreRounded) {
   const TemporaryFolder folder;
-  EngineOptions options = on_the_device(only_biases(1, folder));
-  options.offload.gradients_dtype = DType::kFloat32;
-  const WorldResult wide = train_world(options, 1, Wire::kLocal);
-  options.offload.gradients_dtype = DType::kBFloat16;
-  const WorldResult narrow = train_world(options, 1, Wire::kLocal);
+  const auto [wide, narrow] = train_both(on_the_device(only_biases(1, folder)));
   double squares = 0;
   int changed = 0;
   int outside = 0;
