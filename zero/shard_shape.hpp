@@ -74,6 +74,10 @@ struct Placement {
          p.activations == Tier::kNvme;
 }
 
+[[nodiscard]] constexpr bool keeps_image(const Placement& p) {
+  return p.image && p.optimizer == Tier::kNvme;
+}
+
 struct ShardShape {
   int stage = 0;
   int dp = 1;
@@ -82,7 +86,7 @@ struct ShardShape {
   ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
   // All groups are frozen: the run does not train.
   bool frozen = false;
-  // Stage 3, 16 bits, master weights on the device: the rank keeps no parameter shard of a trained
+  // Stage 3, fp16, master weights on the device: the rank keeps no parameter shard of a trained
   // group that is gathered. A gather rounds the group's master weights.
   bool rounds_master = false;
   OptimizerType optimizer = OptimizerType::kAdamW;
@@ -218,12 +222,26 @@ void share_states(ShardShape& shape, double host_fraction);
 // Time of an update on the host whose new states go to other memory, over one in place: 1.1 to 1.35
 // on an EPYC, by the number of cores.
 inline constexpr double kUpdateElsewhere = 1.25;
-// The group's bf16 parameters on the host are the high part of its master weights, whose low 16
-// bits (StateArray::kRemainder) are all that the optimizer's tier keeps beside them. Not with an
+// The group's bf16 parameters on `tier`, the device or the host, are the high part of its master
+// weights, whose low 16 bits (StateArray::kRemainder) are all that is kept beside them. Not with an
 // image, which must hold whole master weights.
+[[nodiscard]] constexpr bool splits_master(const ShardShape& shape, int g, Tier tier) {
+  return shape.dtype == DType::kBFloat16 && parameter_tier(shape, g) == tier &&
+         !is_frozen(shape, g) && !keeps_image(shape.placement);
+}
+// Remainders stand for the master weights of the first device_elems() owned elements.
+[[nodiscard]] constexpr bool keeps_device_remainders(const ShardShape& shape, int g) {
+  return splits_master(shape, g, Tier::kDevice);
+}
+// Remainders stand for the off-device master weights, on the host or on NVMe.
 [[nodiscard]] constexpr bool keeps_remainders(const ShardShape& shape, int g) {
-  return shape.dtype == DType::kBFloat16 && shape.placement.optimizer != Tier::kDevice &&
-         parameter_tier(shape, g) == Tier::kHost && !is_frozen(shape, g) && !shape.placement.image;
+  return splits_master(shape, g, Tier::kHost) && shape.placement.optimizer != Tier::kDevice;
+}
+// Bytes beside the parameters of optimizer states on the device, per element. REQUIRES: the group's
+// parameters are on the device. In fp32 they are the master weights, in bf16 a half of them.
+[[nodiscard]] inline std::int64_t device_state_bytes(const ShardShape& shape, int g) {
+  if (shape.dtype == DType::kFloat32) return state_bytes_of_element(shape) - 4;
+  return state_bytes_of_element(shape) - (keeps_device_remainders(shape, g) ? 2 : 0);
 }
 // Bytes of the group's off-device master weights, or remainders, and moments, per element.
 [[nodiscard]] inline std::int64_t away_state_bytes(const ShardShape& shape, int g) {

@@ -71,22 +71,29 @@ class TableWriter {
          .element_bytes = size_of(dtype)});
   }
 
+  void add_remainders(int g, Tier tier, std::int64_t elems) {
+    if (elems == 0) return;
+    add({.array = StateArray::kRemainder,
+         .tag = Tag::kMaster,
+         .tier = tier,
+         .group = g,
+         .elems = elems,
+         .element_bytes = 2});
+  }
+
   // fp32 parameters on the device are their own master weights, for any device_fraction.
   void add_states(int g) {
     const std::int64_t on_device = device_elems(shape_, g);
     const std::int64_t off_device = off_device_elems(shape_, g);
     const Tier tier = optimizer_tier(shape_, g);
     constexpr DType kWide = DType::kFloat32;
-    if (shape_.dtype != kWide) {
+    if (keeps_device_remainders(shape_, g)) {
+      add_remainders(g, Tier::kDevice, on_device);
+    } else if (shape_.dtype != kWide) {
       add_state(g, StateKind::kMaster, Tier::kDevice, 0, on_device, kWide);
     }
     if (keeps_remainders(shape_, g)) {
-      add({.array = StateArray::kRemainder,
-           .tag = Tag::kMaster,
-           .tier = tier,
-           .group = g,
-           .elems = off_device,
-           .element_bytes = 2});
+      add_remainders(g, tier, off_device);
     } else if (!params_are_master(shape_, g)) {
       add_state(g, StateKind::kMaster, tier, on_device, off_device, kWide);
     }

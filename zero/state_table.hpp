@@ -29,7 +29,7 @@ enum class StateArray {
   kFullParameters,  // resident groups: all elements, on the device
   kParameterShard,  // other groups: owned elements, on any tier; none if rounds_master
   kState,           // master weights or a moment (StateRow::state), on any tier
-  kRemainder,       // low 16 bits of master weights, off the device (keeps_remainders)
+  kRemainder,       // low 16 bits of master weights, on any tier (splits_master)
   kFullGradients,   // stages 0 and 1
   kGradientShard,   // reduced gradients of owned elements, one per stream
   // Of the rank.

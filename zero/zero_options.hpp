@@ -16,10 +16,10 @@ struct ZeroOptions {
   int prefetch_units = 1;          // stage 3: units gathered ahead of the one that runs
   std::int64_t persist_below = 0;  // stage 3: parameter groups of fewer elements stay gathered
   ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
-  // Stage 3: a gather rounds master weights (ShardShape::rounds_master). A single rank keeps the
-  // parameters of groups below this many elements, because one kernel per small group costs more
-  // time than the memory is worth. Not a key.
-  // Unset: 16384 on GPUs, and no group on CPUs.
+  // Stage 3 in fp16: a gather rounds master weights (ShardShape::rounds_master). A single rank
+  // keeps the parameters of groups below this many elements, because one kernel per small group
+  // costs more time than the memory is worth. Not a key. Unset: 16384 on GPUs, and no group on
+  // CPUs.
   std::optional<std::int64_t> rounds_from;
 };
 

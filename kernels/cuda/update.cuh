@@ -10,11 +10,11 @@
 
 #include "kernels/cpu/philox_rounds.hpp"
 #include "kernels/cuda/device_types.cuh"
+#include "kernels/cuda/master_weights.cuh"
 #include "kernels/cuda/step_clip.hpp"
 
 namespace sluice::cuda {
 
-inline constexpr int kFour = 4;
 // Elements that a thread block takes at a time, four a thread.
 inline constexpr int kUpdateChunk = kFour * kThreads;
 // Elements whose moments are rounded by 16 blocks of Philox (kernels/cpu/update/update_span.hpp).
@@ -35,7 +35,7 @@ struct RoundedPart<float> {
 
 template <class Rule, class M>
 struct UpdatePart : RoundedPart<M> {
-  float* master;
+  void* master;  // master weights, or their remainders
   M* moments[Rule::kMoments];
   const void* grad;
   void* weights_out;
@@ -60,25 +60,6 @@ struct UpdateParts {
 };
 constexpr std::size_t kMostArgumentBytes = 4096;  // of a kernel
 
-template <class T>
-__device__ __forceinline__ void load_four(const T* from, float (&to)[kFour]) {
-  Quad<T> raw;
-  load_quad(from, &raw);
-  for (int j = 0; j < kFour; ++j) to[j] = widen(raw.v[j]);
-}
-
-template <class T>
-__device__ __forceinline__ void store_four(const float (&from)[kFour], T* to) {
-  Quad<T> raw;
-  for (int j = 0; j < kFour; ++j) narrow(from[j], &raw.v[j]);
-  store_quad(raw, to);
-}
-
-template <class T>
-__device__ __forceinline__ bool takes_four(const T* at) {
-  return reinterpret_cast<std::uintptr_t>(at) % sizeof(Quad<T>) == 0;
-}
-
 // `x` in bf16: adds random bits to the 16 bits that bf16 drops, and truncates. Infinities stay.
 __device__ __forceinline__ Bf16 narrow_stochastic(float x, std::uint32_t random) {
   const std::uint32_t bits = bits_of(x);
@@ -91,53 +72,40 @@ __device__ __forceinline__ Bf16 narrow_stochastic(float x, std::uint32_t random)
 }
 
 // A part's buffers in their types.
-template <class Rule, class M, class G, class W>
+template <class Rule, class M, class G, class Master>
 struct TypedPart {
-  float* master;
+  Master master;
   M* const (&moments)[Rule::kMoments];
   const G* grad;
-  W* out;  // or null
 
   __device__ bool takes_four() const {
-    bool all = cuda::takes_four(master) && cuda::takes_four(grad) && cuda::takes_four(out);
+    bool all = master.takes_four() && cuda::takes_four(grad);
     for (const M* moment : moments) all = all && cuda::takes_four(moment);
     return all;
-  }
-
-  // As kernels/cpu/update/update_span.hpp: no master weight lies between two bf16 values.
-  __device__ static float rounds_alike(float master) {
-    if constexpr (std::is_same_v<W, Bf16>) {
-      const std::uint32_t bits = bits_of(master);
-      return from_bits(bits - ((bits & 0x1ffffU) == 0x8000U ? 1U : 0U));
-    } else {
-      return master;
-    }
   }
 
   __device__ void update(std::int64_t i, const typename Rule::Constants& c) const {
     float of[Rule::kMoments];
     for (int k = 0; k < Rule::kMoments; ++k) of[k] = moments[k][i];
-    const float p = rounds_alike(Rule::update(master[i], of, widen(grad[i]), c));
+    const float p = Master::rounds_alike(Rule::update(master.load(i), of, widen(grad[i]), c));
     for (int k = 0; k < Rule::kMoments; ++k) moments[k][i] = of[k];
-    master[i] = p;
-    if (out != nullptr) narrow(p, out + i);
+    master.store(i, p);
   }
 
   // Elements [i, i + 4), all loads before the arithmetic.
   __device__ void update_four(std::int64_t i, const typename Rule::Constants& c) const {
     float p[kFour], g[kFour], of[Rule::kMoments][kFour];
-    load_four(master + i, p);
+    master.load(i, p);
     load_four(grad + i, g);
     for (int k = 0; k < Rule::kMoments; ++k) load_four(moments[k] + i, of[k]);
     for (int j = 0; j < kFour; ++j) {
       float one[Rule::kMoments];
       for (int k = 0; k < Rule::kMoments; ++k) one[k] = of[k][j];
-      p[j] = rounds_alike(Rule::update(p[j], one, g[j], c));
+      p[j] = Master::rounds_alike(Rule::update(p[j], one, g[j], c));
       for (int k = 0; k < Rule::kMoments; ++k) of[k][j] = one[k];
     }
     for (int k = 0; k < Rule::kMoments; ++k) store_four(of[k], moments[k] + i);
-    store_four(p, master + i);
-    if (out != nullptr) store_four(p, out + i);
+    master.store(i, p);
   }
 
   // Those of the elements i, i + 16, i + 32, i + 48 that are in [0, n), all loads before the
@@ -150,19 +118,18 @@ struct TypedPart {
       const std::int64_t at = i + j * kRoundedApart;
       has[j] = at >= 0 && at < n;
       if (!has[j]) continue;
-      p[j] = master[at];
+      p[j] = master.load(at);
       g[j] = widen(grad[at]);
       for (int k = 0; k < Rule::kMoments; ++k) of[j][k] = widen(moments[k][at]);
     }
     for (int j = 0; j < kFour; ++j) {
       const std::int64_t at = i + j * kRoundedApart;
       if (!has[j]) continue;
-      p[j] = rounds_alike(Rule::update(p[j], of[j], g[j], c));
+      p[j] = Master::rounds_alike(Rule::update(p[j], of[j], g[j], c));
       for (int k = 0; k < Rule::kMoments; ++k) {
         moments[k][at] = narrow_stochastic(of[j][k], words[j] >> (16 * k));
       }
-      master[at] = p[j];
-      if (out != nullptr) narrow(p[j], out + at);
+      master.store(at, p[j]);
     }
   }
 };
@@ -208,7 +175,7 @@ __device__ __forceinline__ void update_quad(const Typed& typed, const UpdatePart
   }
 }
 
-template <class Rule, class M, class G, class W>
+template <class Rule, class M, class G, class Master>
 __global__ void __launch_bounds__(kThreads)
     update_kernel(const __grid_constant__ UpdateParts<Rule, M> parts) {
   if (parts.clip != nullptr && parts.clip->updates == 0) return;
@@ -217,8 +184,8 @@ __global__ void __launch_bounds__(kThreads)
     const UpdatePart<Rule, M>& a = parts.at[row_of(parts.at, parts.count, chunk)];
     typename Rule::Constants c = parts.constants[a.constants];
     if (parts.clip != nullptr) c.grad_scale = parts.clip->grad_scale;
-    const TypedPart<Rule, M, G, W> typed{a.master, a.moments, static_cast<const G*>(a.grad),
-                                         static_cast<W*>(a.weights_out)};
+    const TypedPart<Rule, M, G, Master> typed{Master(a.master, a.weights_out), a.moments,
+                                              static_cast<const G*>(a.grad)};
     if constexpr (std::is_same_v<M, float>) {
       update_quad<Rule>(typed, a, chunk, c);
     } else {
@@ -237,9 +204,13 @@ class UpdateLaunches {
 
   void add(const UpdateSpan& span, const Constants& constants) {
     check_argument(span.master_out == nullptr, "CUDA updates change master weights in place");
-    check_argument(span.remainders == nullptr, "CUDA updates read whole master weights");
+    const bool splits = span.remainders != nullptr;
+    check_argument(
+        !splits || (span.weights_out != nullptr && span.weights == span.weights_out &&
+                    span.remainders_out == nullptr && span.weights_dtype == DType::kBFloat16),
+        "CUDA updates change bf16 weights and remainders in place");
     const bool alike = span.grad_dtype == grad_dtype_ && span.weights_dtype == weights_dtype_ &&
-                       span.rounding_seed == parts_.seed &&
+                       splits == splits_ && span.rounding_seed == parts_.seed &&
                        static_cast<std::uint64_t>(span.step) == parts_.step;
     int set = set_of(constants);
     if (!alike || set == kSets || parts_.count == UpdateParts<Rule, M>::kMost) {
@@ -248,13 +219,14 @@ class UpdateLaunches {
     }
     grad_dtype_ = span.grad_dtype;
     weights_dtype_ = span.weights_dtype;
+    splits_ = splits;
     parts_.seed = span.rounding_seed;
     parts_.step = static_cast<std::uint64_t>(span.step);
     parts_.constants[set] = constants;
     parts_.sets = set < parts_.sets ? parts_.sets : set + 1;
     UpdatePart<Rule, M>& part = parts_.at[parts_.count++];
     if constexpr (std::is_same_v<M, Bf16>) part.element = span.rounding_element;
-    part.master = span.master;
+    part.master = splits ? static_cast<void*>(span.remainders) : span.master;
     for (int k = 0; k < Rule::kMoments; ++k) part.moments[k] = static_cast<M*>(span.moments[k]);
     part.grad = span.grad;
     part.weights_out = span.weights_out;
@@ -286,12 +258,17 @@ class UpdateLaunches {
 
   template <class G>
   void launch() {
+    if (splits_) return launch<G, SplitMaster>();
+    with_device_dtype(weights_dtype_, [&](auto* out) {
+      launch<G, WholeMaster<std::remove_pointer_t<decltype(out)>>>();
+    });
+  }
+
+  template <class G, class Master>
+  void launch() {
     static_assert(sizeof(UpdateParts<Rule, M>) <= kMostArgumentBytes);
     const unsigned blocks = blocks_for(static_cast<std::int64_t>(parts_.chunks) * kThreads);
-    with_device_dtype(weights_dtype_, [&](auto* out) {
-      using W = std::remove_pointer_t<decltype(out)>;
-      update_kernel<Rule, M, G, W><<<blocks, kThreads, 0, native(stream_)>>>(parts_);
-    });
+    update_kernel<Rule, M, G, Master><<<blocks, kThreads, 0, native(stream_)>>>(parts_);
   }
 
   // The set of these values, a new one, or kSets.
@@ -307,6 +284,7 @@ class UpdateLaunches {
   UpdateParts<Rule, M> parts_{};
   DType grad_dtype_ = DType::kFloat32;
   DType weights_dtype_ = DType::kFloat32;
+  bool splits_ = false;  // master weights are weights and remainders
   const StepClip* clip_;
   StreamRef stream_;
   const char* name_;

@@ -7,6 +7,7 @@
 #include "base/index.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/philox.hpp"
+#include "kernels/cpu/update/remainder.hpp"
 #include "runtime/engine/param_parts.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -15,6 +16,7 @@ namespace sluice {
 namespace {
 
 c10::ScalarType type_of(const StateBlock& block) {
+  if (block.array == StateArray::kRemainder) return c10::ScalarType::Short;
   return block.element_bytes == 1 ? c10::ScalarType::Byte : scalar_type(block.dtype);
 }
 
@@ -90,6 +92,9 @@ void GroupStore::take(const StateRow& row) {
         state.grad_streams.push_back(array);
       }
       break;
+    case StateArray::kRemainder:
+      state.remainders = array;
+      break;
     default:
       (row.state == StateKind::kMaster ? state.master : state.moments[moment_index(row.state)]) =
           array;
@@ -127,7 +132,7 @@ void GroupStore::make_views(const StepPlan& plan, int g, int dp_rank) {
     state.grad_full = empty_window(group_plan.elems, c10::ScalarType::Float, memory_.device());
   }
   const std::int64_t updated = device_elems(shape, g);
-  if (updated > 0 && !state.master.defined()) {  // fp32
+  if (updated > 0 && !state.master.defined() && !state.remainders.defined()) {  // fp32
     state.master_is_shard = true;
     state.master = state.shard.narrow(0, 0, updated);
   }
@@ -162,9 +167,18 @@ at::Tensor GroupStore::block(const StateTable& table, StateArray array) const {
 void GroupStore::write_master(int g, std::int64_t begin, const at::Tensor& values) {
   GroupState& state = group(g);
   if (state.shard.defined()) round_to(state.shard.narrow(0, begin, values.numel()), values);
-  if (!state.master.defined() || state.master_is_shard) return;
-  const std::int64_t here = std::min(values.numel(), state.master.numel() - begin);
-  if (here > 0) state.master.narrow(0, begin, here).copy_(values.narrow(0, 0, here));
+  const bool splits = state.remainders.defined();
+  const at::Tensor& to = splits ? state.remainders : state.master;
+  if (!to.defined() || state.master_is_shard) return;
+  const std::int64_t here = std::min(values.numel(), to.numel() - begin);
+  if (here <= 0) return;
+  at::Tensor from = values.narrow(0, 0, here);
+  if (splits) {
+    const at::Tensor low = empty_tensor({here}, c10::ScalarType::Short);
+    take_remainders(static_cast<std::uint16_t*>(host_bytes(low)), host_data<float>(from), here);
+    from = low;
+  }
+  to.narrow(0, begin, here).copy_(from);
 }
 
 void GroupStore::bind_params(int g, void* slot) { point_storage(group(g).window, slot); }

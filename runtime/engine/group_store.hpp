@@ -31,6 +31,9 @@ struct GroupState {
   // if gathers round master weights.
   at::Tensor shard;
   at::Tensor master;  // fp32, of elements updated on the device: the first of the shard
+  // Of the same elements, in place of `master`: low 16 bits of master weights whose high part is
+  // the bf16 shard.
+  at::Tensor remainders;
   std::array<at::Tensor, kMostMoments> moments;  // of the same size; those of the optimizer
   bool master_is_shard = false;                  // in fp32: master views shard's memory
   at::Tensor grad_shard;  // [shard_elems]: the reduced gradient of this rank's shard; or none
@@ -59,8 +62,9 @@ class GroupStore {
     return nth(unit_params_, unit);
   }
 
-  // Sets owned elements [begin, begin + values.numel()) in master and shard, for elements that are
-  // on the device. `values`: fp32, on the host.
+  // Sets owned elements [begin, begin + values.numel()) in master or remainders and in shard, for
+  // elements that are on the device. `values`: fp32, on the host, of a bf16 model without ties
+  // (kernels/cpu/update/remainder.hpp).
   void write_master(int g, std::int64_t begin, const at::Tensor& values);
 
   void bind_params(int g, void* slot);

@@ -41,14 +41,15 @@ UpdateSpan update_span(const OptimizerOptions& options, const UpdateArgs& args, 
 
 void add_updates(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
                  std::vector<UpdateSpan>& updates) {
+  const bool splits = state.remainders.defined();
   const bool writes = state.shard.defined() && !state.master_is_shard;
+  const std::int64_t updated = (splits ? state.remainders : state.master).numel();
   const DType grad_dtype = dtype_of(state.grad_owned);
   for (const ShardSegment& segment : state.segments) {
     const std::int64_t begin = segment.range.begin;
-    const std::int64_t end = std::min(segment.range.end, state.master.numel());
+    const std::int64_t end = std::min(segment.range.end, updated);
     if (begin >= end) break;
     UpdateSpan span = update_span(options, args, segment.decay);
-    span.master = data_of<float>(state.master) + begin;
     for (std::size_t k = 0; k < rule_of(options.type).moments; ++k) {
       const at::Tensor& moments = state.moments[k];
       span.moments_dtype = dtype_of(moments);
@@ -60,6 +61,13 @@ void add_updates(GroupState& state, const OptimizerOptions& options, const Updat
     span.weights_dtype = dtype_of(state.window);
     if (writes) {
       span.weights_out = bytes_of(state.shard) + begin * size_of(span.weights_dtype);
+    }
+    if (splits) {
+      span.remainders =
+          reinterpret_cast<std::uint16_t*>(data_of<std::int16_t>(state.remainders)) + begin;
+      span.weights = span.weights_out;
+    } else {
+      span.master = data_of<float>(state.master) + begin;
     }
     span.n = end - begin;
     updates.push_back(span);

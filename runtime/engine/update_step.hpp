@@ -21,8 +21,9 @@ struct UpdateArgs {
 [[nodiscard]] UpdateSpan update_span(const OptimizerOptions& options, const UpdateArgs& args,
                                      bool decay);
 
-// Adds an update for each weight-decay segment: of state.master from the first elements of
-// state.grad_owned, which also writes the same elements of state.shard, if any. Gradients are
+// Adds an update for each weight-decay segment: of state.master, or of state.remainders with
+// state.shard, from the first elements of state.grad_owned. An update of state.master also writes
+// the same elements of state.shard, if any. Gradients are
 // scaled only by args.grad_scale. device_update() (device_access.hpp) runs them.
 void add_updates(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
                  std::vector<UpdateSpan>& updates);

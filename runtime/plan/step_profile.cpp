@@ -117,7 +117,7 @@ std::int64_t bounce_bytes_of(const EngineOptions& options) {
 
 // The least elements of a group whose gather rounds master weights (zero/README.md).
 std::optional<std::int64_t> rounds_from(const StepShape& shape, const EngineOptions& options) {
-  const bool may = shape.stage == 3 && shape.dtype != DType::kFloat32 &&
+  const bool may = shape.stage == 3 && shape.dtype == DType::kFloat16 &&
                    shape.placement.optimizer == Tier::kDevice && !shape.frozen;
   if (!may) return std::nullopt;
   if (options.zero.rounds_from) return options.zero.rounds_from;

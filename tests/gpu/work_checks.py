@@ -147,7 +147,7 @@ def check_traced(place):
     """A trace's times are the device's, each operation's in a graph too, and tracing makes nobody wait: the host waits as
     often as without, streams wait for no more events, and the card does the same."""
     found = []
-    for name, ranks, settings in (("graphs", 1, {"zero.stage": 2}), ("rounded", 1, {"zero.stage": 3}),
+    for name, ranks, settings in (("graphs", 1, {"zero.stage": 2}), ("rounded", 1, {"zero.stage": 3, "train.dtype": "fp16"}),
                                   ("stage 3", 2, {"zero.stage": 3, "offload.optimizer": "host"}),
                                   ("sequence", 2, SEQUENCE | {"zero.stage": 1}),
                                   ("stages", 2, STAGES | {"train.global_batch": 8, "zero.stage": 2})):

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/fp8_core.hpp"
 #include "kernels/cpu/reduce.hpp"
+#include "kernels/cpu/update/remainder.hpp"
 #include "kernels/cuda/block_launch.hpp"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/step_clip.hpp"
@@ -55,7 +56,11 @@ std::vector<UpdateSpan> in_parts(const UpdateSpan& whole) {
   for (std::int64_t i = 0; i < kParts; ++i) {
     const std::int64_t begin = whole.n * i / kParts, end = whole.n * (i + 1) / kParts;
     UpdateSpan& part = parts.emplace_back(whole);
-    part.master += begin;
+    if (part.master != nullptr) part.master += begin;
+    if (part.remainders != nullptr) {
+      part.remainders += begin;
+      part.weights = skip(part.weights, size_of(whole.weights_dtype) * begin);
+    }
     for (void*& moment : part.moments) moment = skip(moment, size_of(whole.moments_dtype) * begin);
     part.rounding_element += begin;
     part.grad = skip(part.grad, size_of(whole.grad_dtype) * begin);
@@ -65,6 +70,71 @@ std::vector<UpdateSpan> in_parts(const UpdateSpan& whole) {
   return parts;
 }
 
+// Of an update of `n` elements with gradients and weights of these types.
+struct UpdateCase {
+  std::int64_t n;
+  DType grad_dtype;
+  DType weights_dtype;
+  DType moments;
+  bool plain;
+  bool splits = false;  // on the device bf16 weights and remainders stand for master weights
+};
+
+void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device, const UpdateCase& c) {
+  std::vector<float> p = normal_values(c.n, 1), squares = normal_values(c.n, 2, 0.1F);
+  leave_ties(p.data(), c.n);
+  std::vector<std::uint16_t> low(p.size());
+  take_remainders(low.data(), p.data(), c.n);
+  std::vector<std::byte> m = as_bytes(squares, c.moments);
+  for (float& value : squares) value *= value;
+  std::vector<std::byte> v = as_bytes(squares, c.moments);
+  const std::vector<std::byte> grad = as_bytes(normal_values(c.n, 3), c.grad_dtype);
+  std::vector<std::byte> weights = as_bytes(p, c.weights_dtype);
+  const OnDevice p_gpu(p);
+  const OnDevice low_gpu(low);
+  const OnDevice m_gpu(m), v_gpu(v);
+  const OnDevice grad_gpu(grad), weights_gpu(weights);
+  UpdateSpan args{.master = p.data(),
+                  .moments = {m.data(), v.data()},
+                  .grad = grad.data(),
+                  .grad_dtype = c.grad_dtype,
+                  .weights_out = weights.data(),
+                  .weights_dtype = c.weights_dtype,
+                  .n = c.n,
+                  .lr = 3e-3,
+                  .weight_decay = 0.1,
+                  .decoupled = c.plain,
+                  .bias_correction = c.plain,
+                  .step = 3,
+                  .grad_scale = 0.37,
+                  .moments_dtype = c.moments,
+                  .rounding_seed = (std::uint64_t{9} << 40) + 7,
+                  .rounding_element = (std::int64_t{1} << 36) + 29};
+  on_host(args);
+  args.master = c.splits ? nullptr : p_gpu.get();
+  args.remainders = c.splits ? low_gpu.get() : nullptr;
+  args.moments[0] = m_gpu.get();
+  args.moments[1] = v_gpu.get();
+  args.grad = grad_gpu.get();
+  args.weights_out = weights_gpu.get();
+  args.weights = c.splits ? args.weights_out : nullptr;
+  args.grad_scale = 2;  // the clip in memory counts
+  const std::vector<UpdateSpan> cut = in_parts(args);
+  const OnDevice thrown_away(std::vector<cuda::StepClip>{{.grad_scale = 2, .updates = 0}});
+  on_device(cut.data(), static_cast<int>(cut.size()), thrown_away.get(), kStream);
+  const OnDevice clip(std::vector<cuda::StepClip>{{.grad_scale = 0.37F, .updates = 1}});
+  on_device(cut.data(), static_cast<int>(cut.size()), clip.get(), kStream);
+  if (c.splits) {
+    take_remainders(low.data(), p.data(), c.n);
+    EXPECT_EQ(low_gpu.read(), low);
+  } else {
+    EXPECT_EQ(p_gpu.read(), p);
+  }
+  EXPECT_EQ(m_gpu.read(), m);
+  EXPECT_EQ(v_gpu.read(), v);
+  EXPECT_EQ(weights_gpu.read(), weights);
+}
+
 // Moments in bf16 are rounded stochastically, and their gradients are fp32 or bf16.
 void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device, DType moments,
                             bool plain = true) {
@@ -72,47 +142,10 @@ void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device, DType 
     for (const DType dtype : kDTypes) {
       const bool narrow = moments != DType::kFloat32 && dtype == DType::kFloat16;
       const DType grad_dtype = narrow ? DType::kFloat32 : dtype;
-      std::vector<float> p = normal_values(n, 1), squares = normal_values(n, 2, 0.1F);
-      std::vector<std::byte> m = as_bytes(squares, moments);
-      for (float& value : squares) value *= value;
-      std::vector<std::byte> v = as_bytes(squares, moments);
-      const std::vector<std::byte> grad = as_bytes(normal_values(n, 3), grad_dtype);
-      std::vector<std::byte> weights(static_cast<std::size_t>(n * size_of(dtype)));
-      const OnDevice p_gpu(p);
-      const OnDevice m_gpu(m), v_gpu(v);
-      const OnDevice grad_gpu(grad), weights_gpu(weights);
-      UpdateSpan args{.master = p.data(),
-                      .moments = {m.data(), v.data()},
-                      .grad = grad.data(),
-                      .grad_dtype = grad_dtype,
-                      .weights_out = weights.data(),
-                      .weights_dtype = dtype,
-                      .n = n,
-                      .lr = 3e-3,
-                      .weight_decay = 0.1,
-                      .decoupled = plain,
-                      .bias_correction = plain,
-                      .step = 3,
-                      .grad_scale = 0.37,
-                      .moments_dtype = moments,
-                      .rounding_seed = (std::uint64_t{9} << 40) + 7,
-                      .rounding_element = (std::int64_t{1} << 36) + 29};
-      on_host(args);
-      args.master = p_gpu.get();
-      args.moments[0] = m_gpu.get();
-      args.moments[1] = v_gpu.get();
-      args.grad = grad_gpu.get();
-      args.weights_out = weights_gpu.get();
-      args.grad_scale = 2;  // the clip in memory counts
-      const std::vector<UpdateSpan> cut = in_parts(args);
-      const OnDevice thrown_away(std::vector<cuda::StepClip>{{.grad_scale = 2, .updates = 0}});
-      on_device(cut.data(), static_cast<int>(cut.size()), thrown_away.get(), kStream);
-      const OnDevice clip(std::vector<cuda::StepClip>{{.grad_scale = 0.37F, .updates = 1}});
-      on_device(cut.data(), static_cast<int>(cut.size()), clip.get(), kStream);
-      EXPECT_EQ(p_gpu.read(), p);
-      EXPECT_EQ(m_gpu.read(), m);
-      EXPECT_EQ(v_gpu.read(), v);
-      EXPECT_EQ(weights_gpu.read(), weights);
+      expect_bits_of_the_cpu(on_host, on_device, {n, grad_dtype, dtype, moments, plain});
+      if (dtype == DType::kFloat16) continue;
+      expect_bits_of_the_cpu(on_host, on_device,
+                             {n, grad_dtype, DType::kBFloat16, moments, plain, true});
     }
   }
 }

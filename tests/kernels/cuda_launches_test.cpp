@@ -21,11 +21,12 @@ constexpr std::int64_t kLong = kLargestGrid * 1024 + 777;  // elements that take
 
 void finish() { ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess); }
 
-// Masters, moments, gradients and weights of an update.
+// Masters or remainders, moments, gradients and weights of an update.
 struct Updated {
-  explicit Updated(std::int64_t n, DType dtype)
+  explicit Updated(std::int64_t n, DType dtype, bool with_remainders = false)
       : elems(n),
         type(dtype),
+        splits(with_remainders),
         master(random(DType::kFloat32, n, 1)),
         first(random(DType::kFloat32, n, 2, 0.1F)),
         second(as_bytes(std::vector<float>(static_cast<std::size_t>(n), 0.25F), DType::kFloat32)),
@@ -33,11 +34,14 @@ struct Updated {
         weights(grad) {}
   [[nodiscard]] UpdateSpan span(std::int64_t begin, std::int64_t end) const {
     const std::int64_t bytes = begin * size_of(type);
-    return {.master = numbers(master) + begin,
+    std::byte* const out = data_of<std::byte>(weights) + bytes;
+    return {.master = splits ? nullptr : numbers(master) + begin,
+            .remainders = splits ? data_of<std::uint16_t>(master) + begin : nullptr,
+            .weights = splits ? out : nullptr,
             .moments = {numbers(first) + begin, numbers(second) + begin},
             .grad = data_of<std::byte>(grad) + bytes,
             .grad_dtype = type,
-            .weights_out = data_of<std::byte>(weights) + bytes,
+            .weights_out = out,
             .weights_dtype = type,
             .n = end - begin,
             .lr = 3e-3,
@@ -50,6 +54,7 @@ struct Updated {
   }
   std::int64_t elems;
   DType type;
+  bool splits;
   Buffer master, first, second, grad, weights;
 };
 
@@ -62,14 +67,17 @@ TEST(CudaLaunches, AnUpdateLargerThanItsGrid) {
   EXPECT_TRUE(got.contents() == want.contents());
 }
 
-// Neighbours differ in types, in numbers and in whether they write weights.
+// Neighbours differ in types, in numbers, in whether they write weights and in the form of master
+// weights.
 TEST(CudaLaunches, SpansOfManyKindsAreUpdatedByTheirOwnNumbers) {
   const auto updated = [](auto update) {
     std::deque<Updated> tensors;
     std::vector<UpdateSpan> spans;
     for (std::size_t i = 0; i < 150; ++i) {
-      const Updated& of = tensors.emplace_back(static_cast<std::int64_t>(1 + 37 * i % 1500),
-                                               kDTypes[i / 40 % kDTypes.size()]);
+      const DType dtype = kDTypes[i / 40 % kDTypes.size()];
+      const bool splits = dtype == DType::kBFloat16 && i % 3 == 1;
+      const Updated& of =
+          tensors.emplace_back(static_cast<std::int64_t>(1 + 37 * i % 1500), dtype, splits);
       UpdateSpan& span = spans.emplace_back(of.span(0, of.elems));
       span.lr = 1e-3 * static_cast<double>(1 + i / 7 % 5);
       span.weight_decay = i % 2 == 0 ? 0 : 0.1;

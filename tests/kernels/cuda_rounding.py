@@ -25,7 +25,7 @@ WANTED = {
 # do no arithmetic.
 HARMLESS = re.compile(r"(ld|st|mov|setp|selp|cvt\.f32\.(f16|bf16)|cvt\.rn\.(f16|bf16)\.f32)\b")
 BYTES = re.compile(r"\b(ld|st)\.global\.[bus]8\b")  # of an element whose alignment the compiler does not know
-TYPES = 9 + 6  # of gradients x of weights; with moments in bf16 no gradients in fp16
+TYPES = 12 + 8  # of gradients x of weights, and of weights with remainders; with moments in bf16 no gradients in fp16
 
 
 def ptx_of(optimizer, nvcc, source, architecture, flags):

@@ -26,40 +26,83 @@ StateTable table_of(const ShardShape& shape) {
 }
 
 TEST(StateTable, GroupsThatAreRoundedHaveMasterWeightsAndNoShard) {
-  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
-    const StateTable kept = table_of(stage_3(dtype, false));
-    const StateTable rounded = table_of(stage_3(dtype, true));
-    EXPECT_NE(kept.find(0, StateArray::kParameterShard, Tier::kDevice), nullptr);
-    EXPECT_EQ(rounded.find(0, StateArray::kParameterShard, Tier::kDevice), nullptr);
-    for (const StateKind state : {StateKind::kMaster, StateKind::kMoment1, StateKind::kMoment2}) {
-      const StateRow* row = rounded.find(0, state, Tier::kDevice);
-      ASSERT_NE(row, nullptr);
-      EXPECT_EQ(row->elems, 96);
-      EXPECT_EQ(row->dtype, DType::kFloat32);
-    }
-    EXPECT_NE(rounded.find(1, StateArray::kFullParameters, Tier::kDevice), nullptr);
-    EXPECT_NE(rounded.find(2, StateArray::kParameterShard, Tier::kDevice), nullptr);
-    EXPECT_EQ(rounded.find(2, StateKind::kMaster, Tier::kDevice), nullptr);
-    EXPECT_EQ(kept.bytes(Tier::kDevice) - rounded.bytes(Tier::kDevice), 96 * 2);
-    EXPECT_EQ(kept.rows.size(), rounded.rows.size() + 1);
+  const StateTable kept = table_of(stage_3(DType::kFloat16, false));
+  const StateTable rounded = table_of(stage_3(DType::kFloat16, true));
+  EXPECT_NE(kept.find(0, StateArray::kParameterShard, Tier::kDevice), nullptr);
+  EXPECT_EQ(rounded.find(0, StateArray::kParameterShard, Tier::kDevice), nullptr);
+  for (const StateKind state : {StateKind::kMaster, StateKind::kMoment1, StateKind::kMoment2}) {
+    const StateRow* row = rounded.find(0, state, Tier::kDevice);
+    ASSERT_NE(row, nullptr);
+    EXPECT_EQ(row->elems, 96);
+    EXPECT_EQ(row->dtype, DType::kFloat32);
   }
+  EXPECT_NE(rounded.find(1, StateArray::kFullParameters, Tier::kDevice), nullptr);
+  EXPECT_NE(rounded.find(2, StateArray::kParameterShard, Tier::kDevice), nullptr);
+  EXPECT_EQ(rounded.find(2, StateKind::kMaster, Tier::kDevice), nullptr);
+  EXPECT_EQ(kept.bytes(Tier::kDevice) - rounded.bytes(Tier::kDevice), 96 * 2);
+  EXPECT_EQ(kept.rows.size(), rounded.rows.size() + 1);
 }
 
-// Of groups that are gathered and trained, 16 bytes an owned element: 4 gradient, 4 master weight,
-// 8 moments.
-TEST(StateTable, ARoundedElementHas16Bytes) {
-  ShardShape shape = stage_3(DType::kBFloat16, true);
+// Of groups that are gathered and trained, 16 bytes an owned element: 4 gradient, 8 moments, and 4
+// master weight in fp16, or 2 parameter and 2 remainder in bf16.
+TEST(StateTable, AnElementHas16Bytes) {
+  ShardShape shape = stage_3(DType::kFloat16, true);
   shape.groups.resize(1);
   EXPECT_EQ(table_of(shape).bytes(Tier::kDevice), 96 * 16);
   shape.rounds_master = false;
   EXPECT_EQ(table_of(shape).bytes(Tier::kDevice), 96 * 18);
+  shape.dtype = DType::kBFloat16;
+  EXPECT_EQ(table_of(shape).bytes(Tier::kDevice), 96 * 16);
 }
 
 // A model that is not trained has parameters and nothing to round.
 TEST(StateTable, WhatIsFrozenKeepsItsShard) {
-  ShardShape shape = stage_3(DType::kBFloat16, true);
-  shape.frozen = true;
-  EXPECT_NE(table_of(shape).find(0, StateArray::kParameterShard, Tier::kDevice), nullptr);
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    ShardShape shape = stage_3(dtype, dtype == DType::kFloat16);
+    shape.frozen = true;
+    const StateTable table = table_of(shape);
+    EXPECT_NE(table.find(0, StateArray::kParameterShard, Tier::kDevice), nullptr);
+    EXPECT_EQ(table.find(0, StateArray::kRemainder, Tier::kDevice), nullptr);
+  }
+}
+
+// In each stage, of the elements that the rank owns; frozen groups have none.
+TEST(StateTable, RemaindersStandForMasterWeightsOnTheDevice) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    ShardShape shape = stage_3(DType::kBFloat16, false);
+    shape.stage = stage;
+    const StateTable table = table_of(shape);
+    for (const int g : {0, 1}) {
+      const StateRow* row = table.find(g, StateArray::kRemainder, Tier::kDevice);
+      ASSERT_NE(row, nullptr) << stage;
+      EXPECT_EQ(row->elems, owned_elems(shape, g));
+      EXPECT_EQ(row->bytes(), 2 * row->elems);
+      EXPECT_EQ(row->tag, Tag::kMaster);
+      EXPECT_EQ(table.find(g, StateKind::kMaster, Tier::kDevice), nullptr);
+    }
+    EXPECT_EQ(table.find(2, StateArray::kRemainder, Tier::kDevice), nullptr);
+  }
+}
+
+// An image is one of states on NVMe: elsewhere the key does nothing.
+TEST(StateTable, AnImageKeepsNothingOnTheDevice) {
+  ShardShape shape = stage_3(DType::kBFloat16, false);
+  shape.placement.image = true;
+  EXPECT_NE(table_of(shape).find(0, StateArray::kRemainder, Tier::kDevice), nullptr);
+}
+
+// The part on the host has whole master weights: the host has no parameters.
+TEST(StateTable, AShareOnTheDeviceHasItsRemaindersThere) {
+  ShardShape shape = stage_3(DType::kBFloat16, false);
+  shape.stage = 1;
+  shape.groups[0] = {.elems = 3 * 4 * kChunkAlignElems, .shard_elems = 4 * kChunkAlignElems};
+  shape.placement.optimizer = Tier::kHost;
+  shape.placement.device_fraction = 0.5;
+  const StateTable table = table_of(shape);
+  EXPECT_EQ(table.find(0, StateArray::kRemainder, Tier::kDevice)->elems, 2 * kChunkAlignElems);
+  EXPECT_EQ(table.find(0, StateKind::kMaster, Tier::kDevice), nullptr);
+  EXPECT_EQ(table.find(0, StateKind::kMaster, Tier::kHost)->elems, 2 * kChunkAlignElems);
+  EXPECT_EQ(table.find(0, StateArray::kRemainder, Tier::kHost), nullptr);
 }
 
 ShardShape parameters_on_host(DType dtype, Tier optimizer) {

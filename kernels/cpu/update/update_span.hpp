@@ -32,7 +32,7 @@ inline constexpr std::size_t kMostMoments = 2;  // of one optimizer
 struct UpdateSpan {
   float* master = nullptr;  // [n], updated; null with remainders
   // [n], updated, in place of `master`; or null. The master weights are then `weights` and these.
-  // REQUIRES: weights_out, in bf16. Host only: CUDA launchers refuse remainders.
+  // REQUIRES: weights_out, in bf16. CUDA launchers also require that it is `weights`.
   std::uint16_t* remainders = nullptr;
   const void* weights = nullptr;  // [n] bf16, with remainders; may be weights_out
   // [n] of moments_dtype each, updated. No std::array: isa_*.cpp may not emit its functions.

@@ -14,10 +14,12 @@
 namespace sluice {
 namespace {
 
-// A frozen group's parameters stand for its master weights.
-const at::Tensor& array_of(const StepShape& shape, GroupStore& store, int g, StateKind kind) {
+// A frozen group's parameters stand for its master weights. Beside remainders they are the high
+// part of master weights.
+at::Tensor array_of(const StepShape& shape, GroupStore& store, int g, StateKind kind) {
   const GroupState& group = store.group(g);
   if (kind != StateKind::kMaster) return group.moments[moment_index(kind)];
+  if (group.remainders.defined()) return group.shard.narrow(0, 0, group.remainders.numel());
   return is_frozen(shape, g) ? group.shard : group.master;
 }
 
@@ -61,7 +63,10 @@ void OwnedStates::read(const StatePiece& piece, StateKind kind, std::int64_t fir
                        std::span<float> values) {
   const Split at = split(piece, kind, first, std::ssize(values));
   const auto near = static_cast<std::size_t>(at.near);
-  if (near > 0) to_host(at.on_device.narrow(0, at.begin, at.near), values.first(near));
+  if (near > 0) {
+    to_host(at.on_device.narrow(0, at.begin, at.near), values.first(near));
+    if (kind == StateKind::kMaster) add_low(piece.group, at.begin, values.first(near));
+  }
   if (near < values.size()) {
     tiers_->read_state(piece.group, kind, at.off_begin, values.subspan(near));
   }
@@ -83,11 +88,21 @@ void OwnedStates::write(const StatePiece& piece, StateKind kind, std::int64_t fi
   }
 }
 
+void OwnedStates::add_low(int group, std::int64_t begin, std::span<float> values) const {
+  const at::Tensor& remainders = store_.group(group).remainders;
+  if (!remainders.defined()) return;
+  const at::Tensor low = remainders.narrow(0, begin, std::ssize(values)).to(c10::DeviceType::CPU);
+  add_remainders(values.data(), static_cast<const std::uint16_t*>(host_bytes(low)), low.numel());
+}
+
 at::Tensor OwnedStates::master(int group) const {
   const at::Tensor owned =
       empty_tensor({owned_elems(setup_.shape(), group)}, c10::ScalarType::Float);
-  const at::Tensor& here = array_of(setup_.shape(), store_, group, StateKind::kMaster);
-  if (here.defined()) owned.narrow(0, 0, here.numel()).copy_(here);
+  const at::Tensor here = array_of(setup_.shape(), store_, group, StateKind::kMaster);
+  if (here.defined()) {
+    owned.narrow(0, 0, here.numel()).copy_(here);
+    add_low(group, 0, span_of(owned).first(static_cast<std::size_t>(here.numel())));
+  }
   if (tiers_ != nullptr) tiers_->read_master(group, span_of(owned));
   return owned;
 }

@@ -36,6 +36,9 @@ class OwnedStates {
   void restore_from_image(int group, std::int64_t begin, std::int64_t elems);
 
  private:
+  // Makes master weights of `values`, the group's parameters from owned element `begin` on, where
+  // the device has remainders.
+  void add_low(int group, std::int64_t begin, std::span<float> values) const;
   // Elements [begin, begin + elems) of an owned part: so many of them, the first ones, live on the
   // device; the others are elements [off_begin, ...) of the part off-device.
   struct Split {

@@ -15,11 +15,10 @@ double fitting_on_device(const RunPlan& plan) {
       tiers.parameters != Tier::kDevice || tiers.gradients != Tier::kDevice) {
     return 0;
   }
-  const std::int64_t element_bytes =
-      state_bytes_of_element(shape) - (shape.dtype == DType::kFloat32 ? 4 : 0);
   double bytes = 0;
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
-    if (!is_frozen(shape, g)) bytes += static_cast<double>(owned_elems(shape, g) * element_bytes);
+    if (is_frozen(shape, g)) continue;
+    bytes += static_cast<double>(owned_elems(shape, g) * device_state_bytes(shape, g));
   }
   const double most = 1 - tiers.device_fraction;
   return bytes > 0 ? std::clamp(std::floor(100 * spare / bytes) / 100, 0.0, most) : 0;

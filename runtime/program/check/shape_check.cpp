@@ -70,9 +70,9 @@ void check_shape(const StepShape& shape) {
   const bool only_states = p.parameters == Tier::kDevice && p.gradients == Tier::kDevice;
   check(shape.frozen || p.optimizer != Tier::kDevice || only_states,
         "parameters and gradients off the device are updated off it");
-  check(!shape.rounds_master || (shape.stage == 3 && shape.dtype != DType::kFloat32 &&
+  check(!shape.rounds_master || (shape.stage == 3 && shape.dtype == DType::kFloat16 &&
                                  p.optimizer == Tier::kDevice && !shape.frozen),
-        "gathers round master weights of stage 3 that are on the device");
+        "gathers round master weights of stage 3 in fp16 that are on the device");
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
     const GroupShape& group = nth(shape.groups, g);
     check(!group.rounds_gradients ||

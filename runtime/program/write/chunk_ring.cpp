@@ -49,7 +49,7 @@ ChunkRing::ChunkRing(ProgramBuilder& builder, const StepShape& shape)
   const ChunkLayout layout = chunk_layout(shape);
   check(slots > 0 && placement.chunk_elems > 0, "the ring of chunks has slots");
   Program& program = builder.program();
-  program.image = placement.image && placement.optimizer == Tier::kNvme;
+  program.image = keeps_image(placement);
   int turn = 0;
   for (const int g : groups_by_first_use(shape)) {
     const std::int64_t owned = owned_elems(shape, g);

@@ -37,11 +37,12 @@ class Mode(typing.NamedTuple):
     recomputed: bool = False
     ranks: int = 1
     clips: bool = True
+    narrow: bool = False  # gradients in bf16, as DeepSpeed always keeps them; Sluice otherwise has them in fp32
 
     def __str__(self):
         parts = ["two ranks"] * (self.ranks == 2) + [f"ZeRO {self.stage}"]
         return ", ".join(parts + [f"{self.on_host} on host"] * bool(self.on_host) + ["recomputed"] * self.recomputed
-                         + ["no clip"] * (not self.clips))
+                         + ["no clip"] * (not self.clips) + ["bf16 gradients"] * self.narrow)
 
     def settings(self):
         """Of Sluice."""
@@ -49,7 +50,8 @@ class Mode(typing.NamedTuple):
         if self.stage < 3:  # the 16-bit weights stay on the card, as with FSDP2 from a forward to its backward
             tiers = [state for state in tiers if state != "parameters"]
         settings = {"zero.stage": self.stage, "launch.nproc": self.ranks} | {f"offload.{state}": "host" for state in tiers}
-        return settings | ({"recompute.mode": "full"} if self.recomputed else {}) | ({} if self.clips else {"train.clip": 0})
+        settings |= ({"recompute.mode": "full"} if self.recomputed else {}) | ({} if self.clips else {"train.clip": 0})
+        return settings | ({"offload.gradients_dtype": "bf16"} if self.narrow else {})
 
 
 # Name: peer and model of peer_step.py.  Many train Transformers' models; plain PyTorch modules are leaner, and leanest with a loss in chunks.
@@ -63,14 +65,16 @@ TABLE = [
     ("gpt2-345m", 8, {Mode(0): TORCH, Mode(1): DEEPSPEED, Mode(2): DEEPSPEED | CHUNKS,
                       Mode(3): DEEPSPEED | {"FSDP2, Transformers": ("fsdp", "transformers")} | FSDP,
                       Mode(2, "optimizer"): DEEPSPEED, Mode(3, "optimizer"): DEEPSPEED, Mode(2, "states"): CHUNKS, Mode(3, "states"): CHUNKS,
-                      Mode(1, "", True): DEEPSPEED, Mode(3, "", True): FSDP, Mode(2, ranks=2): DEEPSPEED | CHUNKS,
+                      Mode(1, "", True): DEEPSPEED, Mode(3, "", True): FSDP, Mode(1, "", True, narrow=True): DEEPSPEED, Mode(2, ranks=2): DEEPSPEED | CHUNKS,
                       Mode(3, ranks=2): DEEPSPEED | FSDP, Mode(3, "states", ranks=2): CHUNKS}),
     ("gpt2-1558m", 4, {Mode(0): TORCH, Mode(1): DEEPSPEED, Mode(3): FSDP, Mode(0, clips=False): LEAN}),
     ("gpt2-1558m", 8, {Mode(1, "", True): DEEPSPEED, Mode(2, "", True): CHUNKS, Mode(3, "", True): DEEPSPEED | FSDP,
+                       Mode(1, "", True, narrow=True): DEEPSPEED, Mode(3, "", True, narrow=True): DEEPSPEED,
                        Mode(3, "", True, 2): CHUNKS, Mode(1, "", True, clips=False): DEEPSPEED,
                        Mode(3, "", True, clips=False): DEEPSPEED | CHUNKS, Mode(3, "", True, 2, False): CHUNKS}),
     ("llama-1.24b", 8, {Mode(0, "", True): TORCH, Mode(1, "", True): DEEPSPEED, Mode(2, "", True): CHUNKS,
-                        Mode(3, "", True): DEEPSPEED | FSDP, Mode(3, "", True, 2): CHUNKS, Mode(0, "", True, clips=False): LEAN,
+                        Mode(3, "", True): DEEPSPEED | FSDP, Mode(1, "", True, narrow=True): DEEPSPEED,
+                        Mode(3, "", True, narrow=True): DEEPSPEED, Mode(3, "", True, 2): CHUNKS, Mode(0, "", True, clips=False): LEAN,
                         Mode(1, "", True, clips=False): DEEPSPEED, Mode(3, "", True, clips=False): DEEPSPEED | CHUNKS,
                         Mode(3, "", True, 2, False): CHUNKS}),
 ]

@@ -106,13 +106,13 @@ TEST(Equality, NeitherBucketsNorPrefetchNorResidencyNorTheWireChangeABit) {
   }
 }
 
-// 7 layers, 509 words, 33 tokens, and a frozen block.
-EngineOptions rounding_options(int dp, DType dtype) {
+// Of fp16: 7 layers, 509 words, 33 tokens, and a frozen block.
+EngineOptions rounding_options(int dp) {
   EngineOptions options = tiny_options();
   options.model = {.layers = 7, .hidden = 20, .heads = 5, .vocab = 509, .seq = 33};
   options.model.freeze = {"h.2"};
   options.dp = dp;
-  options.train.dtype = dtype;
+  options.train.dtype = DType::kFloat16;
   options.train.global_batch = 2 * dp * options.train.micro_batch;
   options.zero.stage = 3;
   return options;
@@ -124,19 +124,17 @@ std::int64_t bytes_between_steps(Engine& engine, Tag tag) {
 
 TEST(Equality, GathersThatRoundMasterWeightsChangeNoBit) {
   for (const int dp : {1, 2, 3}) {
-    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
-      EngineOptions options = rounding_options(dp, dtype);
-      const WorldResult oracle = train_world(options, 3, Wire::kLocal);
-      options.zero.rounds_from = 1;
-      for (const std::int64_t persist : {0, 1000}) {
-        for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
-          for (const auto order : {AccumulationOrder::kMicro, AccumulationOrder::kLayer}) {
-            options.zero.persist_below = persist;
-            options.recompute.mode = mode;
-            options.train.accumulation_order = order;
-            expect_same_bits(train_world(options, 3, Wire::kLocal), oracle,
-                             std::to_string(dp) + " ranks, persist " + std::to_string(persist));
-          }
+    EngineOptions options = rounding_options(dp);
+    const WorldResult oracle = train_world(options, 3, Wire::kLocal);
+    options.zero.rounds_from = 1;
+    for (const std::int64_t persist : {0, 1000}) {
+      for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
+        for (const auto order : {AccumulationOrder::kMicro, AccumulationOrder::kLayer}) {
+          options.zero.persist_below = persist;
+          options.recompute.mode = mode;
+          options.train.accumulation_order = order;
+          expect_same_bits(train_world(options, 3, Wire::kLocal), oracle,
+                           std::to_string(dp) + " ranks, persist " + std::to_string(persist));
         }
       }
     }
@@ -147,7 +145,7 @@ TEST(Equality, GathersThatRoundMasterWeightsChangeNoBit) {
 TEST(Equality, GathersThatRoundMasterWeightsLeaveNoShardOfWhatIsTrained) {
   constexpr std::int64_t kAboveAll = 1 << 30;
   for (const int dp : {1, 2, 3}) {
-    EngineOptions options = rounding_options(dp, DType::kBFloat16);
+    EngineOptions options = rounding_options(dp);
     options.model.freeze = {};
     for (const std::int64_t from : {std::int64_t{0}, std::int64_t{1}, kAboveAll}) {
       const bool keeps = from == 0 || (from == kAboveAll && dp == 1);
@@ -162,7 +160,7 @@ TEST(Equality, GathersThatRoundMasterWeightsLeaveNoShardOfWhatIsTrained) {
 
 // A thrown away step leaves the master weights, and with them the parameters.
 TEST(Equality, GathersThatRoundMasterWeightsAfterAnOverflow) {
-  EngineOptions options = rounding_options(2, DType::kFloat16);
+  EngineOptions options = rounding_options(2);
   WorldResult results[2];
   for (const bool rounds : {false, true}) {
     if (rounds) options.zero.rounds_from = 1;

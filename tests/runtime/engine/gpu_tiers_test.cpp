@@ -133,6 +133,31 @@ TEST(GpuUpdate, HasTheHostsBits) {
   }
 }
 
+TEST(GpuUpdate, OfRemaindersHasTheHostsBits) {
+  if (!cuda_module_is_built()) GTEST_SKIP() << "built without CUDA";
+  if (visible_gpu_count() == 0) GTEST_SKIP() << "no GPU is visible";
+  use_gpu(0);
+  const at::Device gpu(c10::DeviceType::CUDA, 0);
+  for (const DType gradients : {DType::kFloat32, DType::kBFloat16}) {
+    GroupState host = bf16_state(gradients, false);
+    GroupState device = bf16_state(gradients, true);
+    for (at::Tensor* const array : {&device.shard, &device.remainders, &device.moments[0],
+                                    &device.moments[1], &device.grad_owned}) {
+      *array = array->to(gpu);
+    }
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      UpdateArgs args = kUpdateArgs;
+      args.step = step;
+      update_on_its_device(host, kUpdateOptions, args);
+      update_on_its_device(device, kUpdateOptions, args);
+    }
+    EXPECT_TRUE(device.shard.cpu().equal(host.shard));
+    EXPECT_TRUE(device.remainders.cpu().equal(remainders_of(host.master)));
+    EXPECT_TRUE(device.moments[0].cpu().equal(host.moments[0]));
+    EXPECT_TRUE(device.moments[1].cpu().equal(host.moments[1]));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, GpuTiers, ::testing::Values(DType::kFloat32, DType::kBFloat16));
 
 }  // namespace

@@ -114,7 +114,7 @@ TEST(MemoryModel, EqualsTheAllocator) {
 TEST(MemoryModel, EqualsTheAllocatorWhereGathersRoundMasterWeights) {
   const ModelOptions odd{.layers = 7, .hidden = 96, .heads = 3, .vocab = 1031, .seq = 250};
   for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
-    const Case c{"bf16 rounds", odd, 1, 2, DType::kBFloat16, mode};
+    const Case c{"fp16 rounds", odd, 1, 2, DType::kFloat16, mode};
     EXPECT_LE(std::abs(relative_error(c, 3, {}, true)), 1e-5);
   }
 }

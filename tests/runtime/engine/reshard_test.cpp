@@ -120,10 +120,10 @@ TEST_F(Grid, EveryLayoutResumesOnEveryOtherSampled) {
   resume_from(6, {4});
 }
 
-// From a stage that keeps 16-bit weights to gathers that round the master weights, and back.
+// From a stage that keeps fp16 weights to gathers that round the master weights, and back.
 TEST_F(Grid, GoesOnBitForBitWhereGathersRoundMasterWeights) {
   for (const int dp : {1, 3}) {
-    const EngineOptions kept = options_of({dp, 2}, folder("swap"), DType::kBFloat16);
+    const EngineOptions kept = options_of({dp, 2}, folder("swap"), DType::kFloat16);
     EngineOptions rounds = kept;
     rounds.zero.stage = 3;
     rounds.zero.rounds_from = 1;
@@ -139,18 +139,19 @@ TEST_F(Grid, GoesOnBitForBitWhereGathersRoundMasterWeights) {
   }
 }
 
-// From whole master weights on the device to their remainders on another tier, and back; moments of
-// both types.
+// From whole master weights on the host to remainders on the device and on other tiers, and back;
+// moments of both types.
 TEST_F(Grid, GoesOnBitForBitWhereMasterWeightsAreSplit) {
   for (const DType moments : {DType::kFloat32, DType::kBFloat16}) {
     EngineOptions whole = options_of({2, 1}, folder("swap"), DType::kBFloat16);
     whole.offload.states_dtype = moments;
+    whole.offload.optimizer = Tier::kHost;
     const WorldResult expected = train_part(whole, {.steps = 6});
-    for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
+    for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
       EngineOptions split = whole;
       split.zero.stage = 3;
       split.offload.optimizer = tier;
-      split.offload.parameters = Tier::kHost;
+      if (tier != Tier::kDevice) split.offload.parameters = Tier::kHost;
       const std::string on =
           std::string(name_of(tier)) + ", moments in " + std::string(name_of(moments));
       const std::string first = folder("whole before " + on);

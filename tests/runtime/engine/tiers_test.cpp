@@ -120,7 +120,9 @@ WorldResult train_with_reads(const EngineOptions& options) {
     const std::vector<StateRow>& rows = engine.train_program().states.rows;
     const auto is_split = [](const StateRow& row) { return row.array == StateArray::kRemainder; };
     EXPECT_EQ(std::any_of(rows.begin(), rows.end(), is_split),
-              options.offload.parameters == Tier::kHost);
+              options.offload.parameters == Tier::kHost ||
+                  options.offload.optimizer == Tier::kDevice ||
+                  options.offload.device_fraction > 0);
     for (std::int64_t step = 1; step <= 8; ++step) {
       const StepResult done = engine.train_step({.step = step, .lr = 1e-2});
       mine.losses.push_back(done.loss);
@@ -136,16 +138,27 @@ WorldResult train_with_reads(const EngineOptions& options) {
   return results[0];
 }
 
-// Master weights are remainders beside parameters on the host, updated early or late.
+// Master weights are remainders beside parameters on the device, and on the host, where they are
+// updated early or late. The oracle keeps them whole, on the host.
 TEST(Tiers, SplitMasterWeightsAreBitIdentical) {
   const TemporaryFolder folder;
   for (const OptimizerType type : {OptimizerType::kAdamW, OptimizerType::kLion}) {
     EngineOptions options = tier_options(DType::kBFloat16, 2);
     options.optimizer.type = type;
     options.train.clip = 1e3;  // a step is not clipped, so early updates are kept
+    options.zero.stage = 1;
+    place(options, {Tier::kHost, Tier::kDevice, Tier::kDevice, Tier::kDevice});
+    options.offload.speculate = Speculation::kNever;
     const WorldResult oracle = train_with_reads(options);
+    options.offload.device_fraction = 0.5;
+    expect_same_bits(train_with_reads(options), oracle, "a half on the device");
+    options.offload.device_fraction = 0;
+    place(options, {Tier::kDevice, Tier::kDevice, Tier::kDevice, Tier::kDevice});
+    for (const int stage : {0, 1, 2, 3}) {
+      options.zero.stage = stage;
+      expect_same_bits(train_with_reads(options), oracle, "stage " + std::to_string(stage));
+    }
     options.offload.nvme_path = {folder.path().string()};
-    options.zero.stage = 3;
     for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
       for (const Tier gradients : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
         for (const bool early : {false, true}) {

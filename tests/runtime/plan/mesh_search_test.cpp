@@ -175,7 +175,7 @@ TEST(MeshSearch, ConfiguredMeshAndDataRanksHaveEvaluationsOfTheirOwn) {
   question.budgets.device = planner.plan(question).peak(Tier::kDevice) * 6 / 10;
   SearchLimits limits = wide();
   limits.offload = true;
-  limits.evaluations = 12;
+  limits.evaluations = 24;
   SearchLimits own = limits;
   own.meshes = false;
   const SearchResult best = suggest(planner, question, own);

@@ -142,7 +142,7 @@ TEST(OtherNumbers, NoClipWhereNothingElseFits) {
   options.model.hidden = 512;
   options.model.heads = 8;
   options.train.dtype = DType::kBFloat16;
-  options.train.global_batch = options.train.micro_batch;
+  options.train.global_batch = options.train.micro_batch = 1;
   options.recompute.mode = RecomputeMode::kFull;
   Planner planner(Card::machine());
   PlanQuestion unclipped = question;

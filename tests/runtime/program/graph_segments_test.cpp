@@ -38,7 +38,7 @@ TEST(GraphSegments, OfARankAloneAreItsMicroBatches) {
       StepShape shape = make_shape({.stage = stage,
                                     .dp = 1,
                                     .micro_batches = micro_batches,
-                                    .dtype = DType::kBFloat16,
+                                    .dtype = DType::kFloat16,
                                     .rounds = stage == 3});
       shape.reduce_every = ReduceEvery::kStep;
       for (GroupShape& group : shape.groups) group.resident = stage < 3;

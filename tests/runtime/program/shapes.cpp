@@ -182,14 +182,15 @@ namespace {
 // The choices that change memory and schedule within a stage.
 void for_each_model(ShapeChoice choice, const std::function<void(const ShapeChoice&)>& visit) {
   for (const bool recompute : {false, true}) {
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      if (dtype == DType::kFloat16 && choice.stage < 3) continue;  // rounds nothing
       for (const bool tied : {false, true}) {
         for (int blocks = 1; blocks <= 7; ++blocks) {
           choice.recompute = recompute;
           choice.dtype = dtype;
+          choice.rounds = dtype == DType::kFloat16;
           choice.tied = tied;
           choice.blocks = blocks;
-          choice.rounds = choice.stage == 3 && dtype == DType::kBFloat16 && blocks % 2 == 1;
           visit(choice);
         }
       }

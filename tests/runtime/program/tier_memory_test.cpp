@@ -93,7 +93,9 @@ TierBytes state_bytes(const StepShape& shape) {
     const GroupShape& group = shape.groups[g];
     const Away a = split(shape, g);
     add(a.params, (group.resident ? group.elems : group.shard_elems) * (bf16 ? 2 : 4));
-    add(Tier::kDevice, a.there * ((bf16 ? 4 : 0) + 2 * size_of(p.moments_dtype)));
+    // On the device bf16 parameters there are a half of the master weights.
+    const std::int64_t master = !bf16 ? 0 : a.params == Tier::kDevice ? 2 : 4;
+    add(Tier::kDevice, a.there * (master + 2 * size_of(p.moments_dtype)));
     const Tier tier = group.states_on_host ? Tier::kHost : p.optimizer;
     const bool own_master = bf16 || a.params != tier;
     if (own_master) add(tier, a.away * (has_remainders(shape, a) ? 2 : 4));

@@ -239,7 +239,7 @@ TEST(TimeModel, AGatherThatRoundsTakesAPassOverMasterWeights) {
   rates.device_memory_bps = 1e9;
   for (const int dp : {1, 3}) {
     const StepShape shape =
-        make_shape({.stage = 3, .dp = dp, .dtype = DType::kBFloat16, .rounds = true});
+        make_shape({.stage = 3, .dp = dp, .dtype = DType::kFloat16, .rounds = true});
     const Program program = write_train_step(shape);
     const std::vector<double> seconds = op_seconds(program, shape, rates);
     for (std::size_t i = 0; i < program.ops.size(); ++i) {

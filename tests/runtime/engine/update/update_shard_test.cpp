@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cpu/update/adamw.hpp"
 #include "tests/runtime/engine/update/update_states.hpp"
 
 namespace sluice::testing {
@@ -82,6 +83,25 @@ TEST(UpdateShard, OnTheHostIsTheFormula) {
   }
   EXPECT_TRUE(state.shard.narrow(0, 0, 17).equal(state.master.to(c10::ScalarType::BFloat16)));
   EXPECT_TRUE(state.shard.narrow(0, 17, 6).equal(before.shard.narrow(0, 17, 6)));
+}
+
+// bf16 weights and remainders have the bits of whole master weights.
+TEST(UpdateShard, OfRemaindersIsThatOfMasterWeights) {
+  GroupState whole = bf16_state(DType::kFloat32, false);
+  GroupState split = bf16_state(DType::kFloat32, true);
+  std::vector<UpdateSpan> calls;
+  add_updates(split, kUpdateOptions, kUpdateArgs, calls);
+  ASSERT_EQ(calls.size(), 2U);
+  for (const UpdateSpan& args : calls) {
+    EXPECT_EQ(args.master, nullptr);
+    EXPECT_NE(args.remainders, nullptr);
+    EXPECT_EQ(args.weights, args.weights_out);
+    adamw(args);
+  }
+  update_on_its_device(whole, kUpdateOptions, kUpdateArgs);
+  EXPECT_TRUE(split.shard.equal(whole.shard));
+  EXPECT_TRUE(split.remainders.equal(remainders_of(whole.master)));
+  for (const int k : {0, 1}) EXPECT_TRUE(nth(split.moments, k).equal(nth(whole.moments, k)));
 }
 
 }  // namespace

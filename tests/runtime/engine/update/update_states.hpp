@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cpu/update/remainder.hpp"
 #include "runtime/engine/device_access.hpp"
 #include "runtime/engine/update_step.hpp"
 #include "runtime/model/empty_tensor.hpp"
@@ -38,11 +39,29 @@ inline GroupState update_state(DType weights, DType gradients) {
   return state;
 }
 
+inline at::Tensor remainders_of(const at::Tensor& master) {
+  const at::Tensor low = empty_tensor({master.numel()}, c10::ScalarType::Short);
+  take_remainders(static_cast<std::uint16_t*>(host_bytes(low)), host_data<float>(master),
+                  low.numel());
+  return low;
+}
+
+// update_state() of bf16 weights, with remainders in place of the master weights or with those.
+inline GroupState bf16_state(DType gradients, bool splits) {
+  GroupState state = update_state(DType::kBFloat16, gradients);
+  leave_ties(host_data<float>(state.master), state.master.numel());
+  state.shard.narrow(0, 0, 17).copy_(state.master);
+  if (!splits) return state;
+  state.remainders = remainders_of(state.master);
+  state.master = at::Tensor();
+  return state;
+}
+
 inline void update_on_its_device(GroupState& state, const OptimizerOptions& options,
                                  const UpdateArgs& args) {
   std::vector<UpdateSpan> updates;
   add_updates(state, options, args, updates);
-  device_update(rule_of(options.type), state.master.device())(updates, nullptr);
+  device_update(rule_of(options.type), state.shard.device())(updates, nullptr);
 }
 
 }  // namespace sluice::testing
