@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "runtime/plan/search/bounds.hpp"
+#include "runtime/plan/search/candidate.hpp"
 #include "runtime/plan/search/evaluator.hpp"
 #include "runtime/plan/search/ranking.hpp"
 #include "runtime/plan/search/spare_room.hpp"
@@ -18,44 +19,6 @@ namespace {
 // refine() makes plans faster, but hardly one that takes so many times as long: the host then
 // updates during the whole step, where it did so during the forward alone.
 constexpr double kNear = 1.5;
-
-struct Candidate {
-  EngineOptions options;
-  double floor_s = 0;
-  std::int64_t floor_missing = 0;
-  std::int64_t chunks = 0;
-  int changes = 0;
-};
-
-struct Found {
-  const Candidate* candidate;
-  double step_s;
-  std::int64_t missing;    // bytes above the budgets
-  double device_fraction;  // fitting_on_device()
-  double host_fraction;    // fitting_on_host()
-  TierBytes peaks{};
-};
-
-bool faster(const Found& a, const Found& b) {
-  return std::tie(a.step_s, a.candidate->changes) < std::tie(b.step_s, b.candidate->changes);
-}
-
-Candidate with_host_fraction(const Found& found) {
-  Candidate candidate = *found.candidate;
-  candidate.options.offload.host_fraction = found.host_fraction;
-  return candidate;
-}
-
-// Of plans that are alike, such as those of several stages for one rank, the one with the fewest
-// changes stays.
-void insert(std::vector<Found>& all, const Found& found) {
-  for (Found& other : all) {
-    if (other.step_s != found.step_s || other.peaks != found.peaks) continue;
-    if (found.candidate->changes < other.candidate->changes) other = found;
-    return;
-  }
-  all.insert(std::upper_bound(all.begin(), all.end(), found, faster), found);
-}
 
 class Search {
  public:
@@ -185,6 +148,7 @@ class Search {
       }
       candidate.chunks = std::max(candidate.chunks, off_device_chunks(stage.shape));
       candidate.floor_missing = std::max(candidate.floor_missing, missing);
+      candidate.floor_device = std::max(candidate.floor_device, floor[0]);
     }
     candidate.floor_s = time_floor(base.stages, base.rates);
     candidate.changes = static_cast<int>(differences(question_.options, options).size());
@@ -255,11 +219,19 @@ class Search {
     struct Extra {
       bool on_device = false, early = false;
     };
-    constexpr int kMost = 48;
+    constexpr int kMost = 128;
     allowed_ = result_.evaluated + kMost;
-    for (const Found& plain : std::vector<Found>(found_)) {
-      const EngineOptions& options = plain.candidate->options;
+    std::vector<Found> starts;
+    for (const Candidate* const candidate : other_placements(candidates_, found_)) {
+      Found found{};
+      if (evaluate(*candidate, found)) starts.push_back(found);
+    }
+    for (const Found& plain : found_) {
       if (plain.step_s > kNear * found_.front().step_s) break;
+      starts.push_back(plain);
+    }
+    for (const Found& plain : starts) {
+      const EngineOptions& options = plain.candidate->options;
       if (options.offload.optimizer == Tier::kDevice || plain.missing > 0) continue;
       if (plain.host_fraction > options.offload.host_fraction) {
         try_further(plain, with_host_fraction(plain));
@@ -285,10 +257,12 @@ class Search {
     Found better{};
     if (!evaluate(further_.back(), better) || better.missing > 0) return;
     if (better.step_s <= kWorthwhile * plain.step_s) insert(found_, better);
-    const double on_host = better.candidate->options.offload.host_fraction;
-    if (rounds > 0 && better.host_fraction > on_host) {
+    if (rounds == 0) return;
+    const OffloadOptions& offload = better.candidate->options.offload;
+    if (better.host_fraction > offload.host_fraction) {
       try_further(plain, with_host_fraction(better), rounds - 1);
     }
+    if (may_be_all_on_host(better)) try_further(plain, with_all_on_host(better), 0);
   }
 
   // If nothing fits: tries the nearest misses of stage 3 without prefetched units, which is slower.

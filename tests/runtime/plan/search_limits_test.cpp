@@ -82,5 +82,34 @@ TEST(SearchLimits, TheHostHoldsWhatItCanOfStatesOnNvme) {
   EXPECT_EQ(less.suggestions.front().options.offload.host_fraction, share);
 }
 
+// Parameters on the host leave the disk less to do, until the host's and the device's room is
+// filled with states. The first five found do not end the search for other placements.
+TEST(SearchLimits, EachPlacementIsTriedWithStatesOnTheHost) {
+  MachineProfile machine = named_profile("rtx4090");
+  machine.disk_read_bps *= 1e-3;
+  machine.disk_write_bps *= 1e-3;
+  Planner planner(machine);
+  PlanQuestion question{small_options(1), {}};
+  EngineOptions& options = question.options;
+  options.model.layers = 16;
+  options.tiers.nvme.queue_depth = 1;
+  options.offload.chunk_bytes = 16 << 10;
+  options.offload.optimizer = Tier::kHost;
+  const std::int64_t on_host = planner.plan(question).peak(Tier::kHost);
+  options.offload.optimizer = Tier::kNvme;
+  question.budgets.device = planner.plan(question).memory.of(Tier::kDevice).need();
+  SearchLimits on_device;
+  on_device.allowed = [](const EngineOptions& o) { return o.offload.parameters == Tier::kDevice; };
+  for (const int percent : {50, 60, 70, 80, 90}) {
+    question.budgets.host = on_host * percent / 100;
+    const SearchResult some = suggest(planner, question, on_device);
+    const SearchResult all = suggest(planner, question, {});
+    ASSERT_TRUE(some.any_fits && all.any_fits) << percent;
+    EXPECT_LE(all.suggestions.front().plan.time.step_s,
+              1.15 * some.suggestions.front().plan.time.step_s)
+        << percent << suggestions_text(all) << suggestions_text(some);
+  }
+}
+
 }  // namespace
 }  // namespace sluice
