@@ -41,6 +41,10 @@ SPEED = {  # run: model, settings
     "speed-3b": ("3b", {}), "speed-3b-32k": ("3b", {"train.global_batch": 32}),
     "speed-1558m-24g-bf16-moments": ("1558m", {"train.micro_batch": 1, "train.global_batch": 8, "offload.states_dtype": "bf16"}),
     "speed-1558m-24g-in-backward": ("1558m", {"train.clip": 0, "recompute.mode": "full"}),
+    "speed-1558m-24g-share": ("1558m", OPTIMIZER_ON_HOST | {"train.micro_batch": 1, "train.global_batch": 8, "recompute.mode": "selective",
+                                                            "offload.device_fraction": 0.88, "offload.speculate": "auto"}),
+    "speed-1558m-24g-bf16-gradients": ("1558m", {"train.micro_batch": 1, "train.global_batch": 8, "train.accumulation_order": "layer",
+                                                 "recompute.mode": "full", "offload.gradients_dtype": "bf16"}),
     "speed-345m-host": ("345m", OPTIMIZER_ON_HOST), "speed-1558m-host": ("1558m", OPTIMIZER_ON_HOST),
 }
 # The runs that have peers, those first that say most.
