@@ -247,8 +247,9 @@ class Search {
     }
   }
 
-  // Also with more states on the host, where these fit. Fewer states on NVMe have fewer second
-  // places of early updates on the host: hence `rounds`.
+  // Also with more states on the host, where these fit, and with all of them there instead of on
+  // NVMe. Fewer states on NVMe have fewer second places of early updates on the host: hence
+  // `rounds`.
   void try_further(const Found& plain, Candidate candidate, int rounds = 2) {
     const std::size_t more = differences(plain.candidate->options, candidate.options).size();
     if (more == 0 || (limits_.allowed && !limits_.allowed(candidate.options))) return;
