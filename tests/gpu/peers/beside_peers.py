@@ -180,10 +180,11 @@ class Kept:
         return self.figures[name]
 
 
-def print_mode(kept, first, name, peers, ours):
+def print_mode(kept, first, name, mode, peers, ours):
     """The rows of one mode; how many failed.  `peers` measures by name, `ours` measures Sluice."""
-    theirs = {who: kept.get(f"{name}, {who}", measure) for who, measure in peers.items()}
-    mine = kept.get(f"{name}, Sluice", ours)
+    of_peers = mode._replace(narrow=False)  # what they train has one form
+    theirs = {who: kept.get(f"{name}, {of_peers}, {who}", measure) for who, measure in peers.items()}
+    mine = kept.get(f"{name}, {mode}, Sluice", ours)
     for who, figure in theirs.items():
         if figure:
             print(line(first, who, figure, f"{mine['device'] / figure['device']:.2f}" if mine else ""), flush=True)
@@ -214,7 +215,7 @@ def main():
             for mode, peers in modes.items():
                 shape = models[name], micro_batch
                 measures = {who: lambda what=what, mode=mode, shape=shape: peer(args, *shape, what, mode) for who, what in peers.items()}
-                failed += print_mode(kept, f"{first} | {mode}", f"{name}, {micro_batch}, {mode}", measures,
+                failed += print_mode(kept, f"{first} | {mode}", f"{name}, {micro_batch}", mode, measures,
                                      lambda mode=mode, shape=shape: sluice(place, *shape, mode))
                 first = ""
     return 1 if failed else 0

@@ -104,6 +104,19 @@ TEST_P(GpuTiers, PackedRowsTrainAsTheirDocuments) {
   }
 }
 
+// Three updates of both leave the same weights and moments.
+void expect_equal_updates(GroupState& host, GroupState& device) {
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    UpdateArgs args = kUpdateArgs;
+    args.step = step;
+    update_on_its_device(host, kUpdateOptions, args);
+    update_on_its_device(device, kUpdateOptions, args);
+  }
+  EXPECT_TRUE(device.shard.cpu().equal(host.shard));
+  EXPECT_TRUE(device.moments[0].cpu().equal(host.moments[0]));
+  EXPECT_TRUE(device.moments[1].cpu().equal(host.moments[1]));
+}
+
 // No value here is subnormal, which is where the two differ (kernels/cuda/launch.hpp).
 TEST(GpuUpdate, HasTheHostsBits) {
   if (!cuda_module_is_built()) GTEST_SKIP() << "built without CUDA";
@@ -119,16 +132,8 @@ TEST(GpuUpdate, HasTheHostsBits) {
       device.moments[0] = host.moments[0].to(gpu);
       device.moments[1] = host.moments[1].to(gpu);
       device.grad_owned = host.grad_owned.to(gpu);
-      for (std::int64_t step = 1; step <= 3; ++step) {
-        UpdateArgs args = kUpdateArgs;
-        args.step = step;
-        update_on_its_device(host, kUpdateOptions, args);
-        update_on_its_device(device, kUpdateOptions, args);
-      }
-      EXPECT_TRUE(device.shard.cpu().equal(host.shard));
+      expect_equal_updates(host, device);
       EXPECT_TRUE(device.master.cpu().equal(host.master));
-      EXPECT_TRUE(device.moments[0].cpu().equal(host.moments[0]));
-      EXPECT_TRUE(device.moments[1].cpu().equal(host.moments[1]));
     }
   }
 }
@@ -145,16 +150,8 @@ TEST(GpuUpdate, OfRemaindersHasTheHostsBits) {
                                     &device.moments[1], &device.grad_owned}) {
       *array = array->to(gpu);
     }
-    for (std::int64_t step = 1; step <= 3; ++step) {
-      UpdateArgs args = kUpdateArgs;
-      args.step = step;
-      update_on_its_device(host, kUpdateOptions, args);
-      update_on_its_device(device, kUpdateOptions, args);
-    }
-    EXPECT_TRUE(device.shard.cpu().equal(host.shard));
+    expect_equal_updates(host, device);
     EXPECT_TRUE(device.remainders.cpu().equal(remainders_of(host.master)));
-    EXPECT_TRUE(device.moments[0].cpu().equal(host.moments[0]));
-    EXPECT_TRUE(device.moments[1].cpu().equal(host.moments[1]));
   }
 }
 

@@ -46,25 +46,42 @@ TEST(SearchLimits, DeviceAndHostShareABudget) {
       << suggestions_text(result);
 }
 
+// A card beside a slow drive, and a model with its optimizer there.
+struct SlowDrive {
+  explicit SlowDrive(int layers) {
+    question.options.model.layers = layers;
+    question.options.tiers.nvme.queue_depth = 1;
+    question.options.offload.chunk_bytes = 16 << 10;
+    question.options.offload.optimizer = Tier::kHost;
+    on_host = planner.plan(question).peak(Tier::kHost);
+    question.options.offload.optimizer = Tier::kNvme;
+    plain = planner.plan(question);
+    question.budgets.device = plain.memory.of(Tier::kDevice).need();
+  }
+  static MachineProfile machine() {
+    MachineProfile machine = named_profile("rtx4090");
+    machine.disk_read_bps *= 1e-3;
+    machine.disk_write_bps *= 1e-3;
+    return machine;
+  }
+  Planner planner{machine()};
+  PlanQuestion question{small_options(1), {}};
+  std::int64_t on_host = 0;  // the host's peak with the optimizer there
+  RunPlan plain;             // of the question, without budgets
+};
+
+bool keeps_parameters(const EngineOptions& options) {
+  return options.offload.parameters == Tier::kDevice;
+}
+
 // Where the host has room for some of the states that the device and the host cannot hold, these
 // are not moved through the disk.
 TEST(SearchLimits, TheHostHoldsWhatItCanOfStatesOnNvme) {
-  MachineProfile machine = named_profile("rtx4090");
-  machine.disk_read_bps *= 1e-3;
-  machine.disk_write_bps *= 1e-3;
-  Planner planner(machine);
-  PlanQuestion question{small_options(1), {}};
-  EngineOptions& options = question.options;
-  options.tiers.nvme.queue_depth = 1;
-  options.offload.chunk_bytes = 16 << 10;
-  options.offload.optimizer = Tier::kHost;
-  const std::int64_t on_host = planner.plan(question).peak(Tier::kHost);
-  options.offload.optimizer = Tier::kNvme;
-  const RunPlan plain = planner.plan(question);
-  question.budgets.device = plain.memory.of(Tier::kDevice).need();
+  SlowDrive drive(small_options(1).model.layers);
+  auto& [planner, question, on_host, plain] = drive;
   question.budgets.host = (plain.peak(Tier::kHost) + on_host) / 2;
   SearchLimits limits{.most = 50};
-  limits.allowed = [](const EngineOptions& o) { return o.offload.parameters == Tier::kDevice; };
+  limits.allowed = keeps_parameters;
   const SearchResult result = suggest(planner, question, limits);
   ASSERT_TRUE(result.any_fits) << suggestions_text(result);
   const Suggestion& best = result.suggestions.front();
@@ -75,7 +92,7 @@ TEST(SearchLimits, TheHostHoldsWhatItCanOfStatesOnNvme) {
   EXPECT_LE(best.plan.peak(Tier::kHost), question.budgets.host);
   for (const Suggestion& s : result.suggestions) EXPECT_TRUE(s.plan.fits());
   // A share that is too large becomes one that fits.
-  options.offload.host_fraction = 0.9;
+  question.options.offload.host_fraction = 0.9;
   ASSERT_GT(planner.plan(question).missing(), 0);
   const SearchResult less = suggest(planner, question, limits);
   ASSERT_TRUE(less.any_fits) << suggestions_text(less);
@@ -85,25 +102,14 @@ TEST(SearchLimits, TheHostHoldsWhatItCanOfStatesOnNvme) {
 // Parameters on the host leave the disk less to do, until the host's and the device's room is
 // filled with states. The first five found do not end the search for other placements.
 TEST(SearchLimits, EachPlacementIsTriedWithStatesOnTheHost) {
-  MachineProfile machine = named_profile("rtx4090");
-  machine.disk_read_bps *= 1e-3;
-  machine.disk_write_bps *= 1e-3;
-  Planner planner(machine);
-  PlanQuestion question{small_options(1), {}};
-  EngineOptions& options = question.options;
-  options.model.layers = 16;
-  options.tiers.nvme.queue_depth = 1;
-  options.offload.chunk_bytes = 16 << 10;
-  options.offload.optimizer = Tier::kHost;
-  const std::int64_t on_host = planner.plan(question).peak(Tier::kHost);
-  options.offload.optimizer = Tier::kNvme;
-  question.budgets.device = planner.plan(question).memory.of(Tier::kDevice).need();
+  SlowDrive drive(16);
+  PlanQuestion& question = drive.question;
   SearchLimits on_device;
-  on_device.allowed = [](const EngineOptions& o) { return o.offload.parameters == Tier::kDevice; };
+  on_device.allowed = keeps_parameters;
   for (const int percent : {50, 60, 70, 80, 90}) {
-    question.budgets.host = on_host * percent / 100;
-    const SearchResult some = suggest(planner, question, on_device);
-    const SearchResult all = suggest(planner, question, {});
+    question.budgets.host = drive.on_host * percent / 100;
+    const SearchResult some = suggest(drive.planner, question, on_device);
+    const SearchResult all = suggest(drive.planner, question, {});
     ASSERT_TRUE(some.any_fits && all.any_fits) << percent;
     EXPECT_LE(all.suggestions.front().plan.time.step_s,
               1.15 * some.suggestions.front().plan.time.step_s)
