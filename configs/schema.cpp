@@ -143,7 +143,11 @@ Section zero_section() {
            "When gradients cross the wire, and leave the device; step: stages 0 and 1, or layer "
            "order. A rank alone on a GPU takes step wherever it can, and bf16 gradients "
            "take it.")
-      .when("a step has several micro-batches");
+      .when("a step has several micro-batches")
+      .key("reduce_dtype", &O::reduce_dtype, one_of({"fp32", "bf16"}),
+           "Type in which ranks send gradients to their reduction, which adds in fp32; bf16 halves "
+           "the bytes on the wire: not the bits of fp32.")
+      .when("several data-parallel ranks train");
 }
 
 Section offload_section() {

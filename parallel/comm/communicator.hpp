@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "parallel/comm/reduce_dtype.hpp"
 #include "parallel/comm/ticket.hpp"
 
 namespace sluice {
@@ -62,15 +63,15 @@ class Communicator {
   // Bytes of staging memory that a reduce_scatter of total_elems needs for received shares. Depends
   // on the sizes alone and is bounded, because reduce_scatter works in batches. 0: none is needed.
   [[nodiscard]] virtual std::int64_t reduce_scatter_staging_bytes(std::int64_t total_elems,
-                                                                  DType input) const = 0;
+                                                                  ReduceDtype dtype) const = 0;
 
   // True if other ranks read inputs in HostMemory (host_memory.hpp) in place. Equal on all ranks.
   [[nodiscard]] virtual bool maps_host_memory() const { return false; }
 
   // Each call runs all pieces as one operation. `staging` has reduce_scatter_staging_bytes(sum of
   // elems) bytes.
-  [[nodiscard]] virtual Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, DType input,
-                                              void* staging) = 0;
+  [[nodiscard]] virtual Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces,
+                                              ReduceDtype dtype, void* staging) = 0;
   [[nodiscard]] virtual Ticket all_gather(std::vector<AllGatherPiece> pieces, DType dtype) = 0;
 
   // Transfers bytes between the two ranks of a group of two; `peer` is the other rank. Throws Error

@@ -6,15 +6,17 @@
 
 namespace sluice {
 
-std::int64_t exchange_batch_elems(int size, DType input) {
+std::int64_t exchange_batch_elems(int size, ReduceDtype dtype) {
   const std::int64_t peers = std::max(1, size - 1);
-  return std::clamp(32 * kMiB / peers, kMiB / 2, 8 * kMiB) / size_of(input);
+  const std::int64_t most = (dtype.rounds() ? 16 : 32) * kMiB;
+  return std::clamp(most / peers, kMiB / 2, 8 * kMiB) / size_of(dtype.sent);
 }
 
-std::int64_t exchange_staging_bytes(int size, std::int64_t total_elems, DType input) {
+std::int64_t exchange_staging_bytes(int size, std::int64_t total_elems, ReduceDtype dtype) {
   if (size == 1) return 0;
-  const std::int64_t ring = std::min(total_elems, 2 * exchange_batch_elems(size, input));
-  return ring * (size - 1) * size_of(input);
+  const std::int64_t ring = std::min(total_elems, 2 * exchange_batch_elems(size, dtype));
+  const int rings = size - 1 + (dtype.rounds() ? size : 0);
+  return ring * rings * size_of(dtype.sent);
 }
 
 ExchangePlan plan_exchange(std::span<const std::int64_t> piece_elems, std::int64_t batch_elems) {

@@ -3,14 +3,16 @@
 // The pieces form one sequence of elements. A batch is a run of batch_elems elements; the last
 // batch may be shorter. At most two batches are under way: one is received while the other is
 // added. The staging memory holds a ring of two batches for each peer. Element e of the sequence,
-// from peer slot s, lies at element s * ring_elems + e % (2 * batch_elems).
+// from peer slot s, lies at element s * ring_elems + e % (2 * batch_elems). Where shares are
+// rounded (ReduceDtype), a ring for each rank of the group follows, of the shares that this rank
+// sends or adds itself, cut in the same way.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "base/dtype.hpp"
+#include "parallel/comm/reduce_dtype.hpp"
 
 namespace sluice {
 
@@ -28,10 +30,11 @@ struct ExchangePlan {
 };
 
 // Elements of a batch in a group of `size` ranks: messages large enough for a GPU's links, while
-// the rings of all peers stay near 64 MiB.
-[[nodiscard]] std::int64_t exchange_batch_elems(int size, DType input);
-// Bytes of the rings of all peers.
-[[nodiscard]] std::int64_t exchange_staging_bytes(int size, std::int64_t total_elems, DType input);
+// the rings stay near 64 MiB.
+[[nodiscard]] std::int64_t exchange_batch_elems(int size, ReduceDtype dtype);
+// Bytes of all rings.
+[[nodiscard]] std::int64_t exchange_staging_bytes(int size, std::int64_t total_elems,
+                                                  ReduceDtype dtype);
 // Empty pieces get no segment. REQUIRES: piece_elems[i] >= 0, batch_elems > 0.
 [[nodiscard]] ExchangePlan plan_exchange(std::span<const std::int64_t> piece_elems,
                                          std::int64_t batch_elems);

@@ -151,14 +151,14 @@ class GlooCommunicator final : public Communicator {
   [[nodiscard]] int rank() const override { return name_.rank; }
   [[nodiscard]] int size() const override { return name_.size; }
   [[nodiscard]] std::int64_t reduce_scatter_staging_bytes(std::int64_t total_elems,
-                                                          DType input) const override {
-    return exchange_staging_bytes(size(), total_elems, input);
+                                                          ReduceDtype dtype) const override {
+    return exchange_staging_bytes(size(), total_elems, dtype);
   }
 
-  [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, DType input,
+  [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, ReduceDtype dtype,
                                       void* staging) override {
-    return start("reduce_scatter", [this, pieces = std::move(pieces), input, staging] {
-      run_reduce_scatter(pieces, input, static_cast<char*>(staging));
+    return start("reduce_scatter", [this, pieces = std::move(pieces), dtype, staging] {
+      run_reduce_scatter(pieces, dtype.in_group_of(size()), static_cast<char*>(staging));
     });
   }
   [[nodiscard]] Ticket all_gather(std::vector<AllGatherPiece> pieces, DType dtype) override {
@@ -221,16 +221,26 @@ class GlooCommunicator final : public Communicator {
 
   struct Reduction {
     const std::vector<ReduceScatterPiece>& pieces;
-    DType input;
+    ReduceDtype dtype;
     char* staging;
     ExchangePlan plan;
+    int size;
+    // The share of `rank`: of the inputs, or rounded.
     [[nodiscard]] const char* share(const ExchangeSegment& segment, int rank) const {
+      return dtype.rounds() ? staged(segment, size - 1 + rank) : given(segment, rank);
+    }
+    [[nodiscard]] const char* given(const ExchangeSegment& segment, int rank) const {
       const ReduceScatterPiece& piece = pieces[segment.piece];
       return static_cast<const char*>(piece.input) +
-             (rank * piece.stride + segment.offset) * size_of(input);
+             (rank * piece.stride + segment.offset) * size_of(dtype.input);
     }
     [[nodiscard]] char* staged(const ExchangeSegment& segment, int slot) const {
-      return staging + (slot * plan.ring_elems + segment.ring) * size_of(input);
+      return staging + (slot * plan.ring_elems + segment.ring) * size_of(dtype.sent);
+    }
+    void round(const ExchangeSegment& segment) const {
+      for (int r = 0; r < size; ++r) {
+        round_share(given(segment, r), segment.elems, staged(segment, size - 1 + r));
+      }
     }
   };
 
@@ -238,7 +248,8 @@ class GlooCommunicator final : public Communicator {
     std::vector<Transfer> transfers;
     for (const ExchangeSegment& segment : batch) {
       const int tag = next_tag();
-      const std::int64_t bytes = segment.elems * size_of(reduction.input);
+      if (reduction.dtype.rounds()) reduction.round(segment);
+      const std::int64_t bytes = segment.elems * size_of(reduction.dtype.sent);
       for (int step = 1; step < size(); ++step) {
         const int to = (rank() + step) % size();
         const int from = (rank() + size() - step) % size();
@@ -258,18 +269,18 @@ class GlooCommunicator final : public Communicator {
             r == rank() ? reduction.share(segment, r) : reduction.staged(segment, slot_of(r));
       }
       const ReduceScatterPiece& piece = reduction.pieces[segment.piece];
-      ordered_add(shares, reduction.input, segment.elems, piece.output + segment.offset,
+      ordered_add(shares, reduction.dtype.sent, segment.elems, piece.output + segment.offset,
                   piece.accumulate);
     }
   }
 
   // Two batches are under way: one is added while the next is received.
-  void run_reduce_scatter(const std::vector<ReduceScatterPiece>& pieces, DType input,
+  void run_reduce_scatter(const std::vector<ReduceScatterPiece>& pieces, ReduceDtype dtype,
                           char* staging) {
     std::vector<std::int64_t> elems;
     for (const ReduceScatterPiece& piece : pieces) elems.push_back(piece.elems);
-    const Reduction reduction{pieces, input, staging,
-                              plan_exchange(elems, exchange_batch_elems(size(), input))};
+    const Reduction reduction{pieces, dtype, staging,
+                              plan_exchange(elems, exchange_batch_elems(size(), dtype)), size()};
     const std::vector<ExchangeBatch>& batches = reduction.plan.batches;
     std::vector<Transfer> current;
     if (!batches.empty()) current = post_batch(reduction, batches[0]);

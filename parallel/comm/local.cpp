@@ -30,14 +30,15 @@ class LocalCommunicator final : public Communicator {
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return group_->size(); }
-  [[nodiscard]] std::int64_t reduce_scatter_staging_bytes(std::int64_t, DType) const override {
+  [[nodiscard]] std::int64_t reduce_scatter_staging_bytes(std::int64_t,
+                                                          ReduceDtype) const override {
     return 0;  // shares are read in place
   }
 
-  [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, DType input,
+  [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, ReduceDtype dtype,
                                       void*) override {
     failpoint("comm.reduce_scatter");
-    return start({.name = "reduce_scatter", .dtype = input, .reduce_scatter = std::move(pieces)});
+    return start({.name = "reduce_scatter", .dtype = dtype, .reduce_scatter = std::move(pieces)});
   }
   [[nodiscard]] Ticket all_gather(std::vector<AllGatherPiece> pieces, DType dtype) override {
     failpoint("comm.all_gather");

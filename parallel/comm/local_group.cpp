@@ -19,8 +19,7 @@ std::string difference(const LocalGroup::Post& a, const LocalGroup::Post& b) {
   }
   if (a.name != b.name) return "one calls " + a.name + ", the other " + b.name;
   if (a.dtype != b.dtype) {
-    return std::string(name_of(a.dtype)) + " on one, " + std::string(name_of(b.dtype)) +
-           " on the other";
+    return name_of(a.dtype) + " on one, " + name_of(b.dtype) + " on the other";
   }
   if (a.bytes.size() != b.bytes.size()) return "the numbers of bytes differ";
   if (a.reduce_scatter.size() != b.reduce_scatter.size() ||
@@ -46,10 +45,12 @@ void receive_reduced(const LocalGroup::Operation& operation, int rank) {
   for (std::size_t p = 0; p < own.reduce_scatter.size(); ++p) {
     for (std::size_t r = 0; r < shares.size(); ++r) {
       const ReduceScatterPiece& piece = operation.posts[r]->reduce_scatter[p];
-      shares[r] = static_cast<const char*>(piece.input) + rank * piece.stride * size_of(own.dtype);
+      shares[r] =
+          static_cast<const char*>(piece.input) + rank * piece.stride * size_of(own.dtype.input);
     }
     const ReduceScatterPiece& piece = own.reduce_scatter[p];
-    ordered_add(shares, own.dtype, piece.elems, piece.output, piece.accumulate);
+    ordered_add(shares, own.dtype.in_group_of(static_cast<int>(shares.size())), piece.elems,
+                piece.output, piece.accumulate);
   }
 }
 
@@ -57,12 +58,12 @@ void receive_gathered(const LocalGroup::Operation& operation, int rank) {
   const LocalGroup::Post& own = *nth(operation.posts, rank);
   for (std::size_t p = 0; p < own.all_gather.size(); ++p) {
     const AllGatherPiece& piece = own.all_gather[p];
-    const auto bytes = static_cast<std::size_t>(piece.elems * size_of(own.dtype));
+    const auto bytes = static_cast<std::size_t>(piece.elems * size_of(own.dtype.input));
     char* to = static_cast<char*>(piece.output);
     for (const std::unique_ptr<LocalGroup::Post>& post : operation.posts) {
       const void* from = post->all_gather[p].input;
       if (bytes > 0 && from != to) std::memcpy(to, from, bytes);
-      to += piece.stride * size_of(own.dtype);
+      to += piece.stride * size_of(own.dtype.input);
     }
   }
 }

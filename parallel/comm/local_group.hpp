@@ -35,7 +35,7 @@ class LocalGroup {
   // The arguments of one rank's call.
   struct Post {
     std::string name;  // of the operation
-    DType dtype = DType::kFloat32;
+    ReduceDtype dtype = DType::kFloat32;
     std::vector<ReduceScatterPiece> reduce_scatter{};  // {}: callers set only the fields they need
     std::vector<AllGatherPiece> all_gather{};
     std::vector<std::byte> bytes{};

@@ -1,8 +1,9 @@
 // Communicator over c10d's ProcessGroupNCCL, in the CUDA module.
 //
-// reduce_scatter is an all-to-all of the shares in their own dtype, followed by a sum in rank order
-// in fp32. The sum is bit-identical to every other communicator. NCCL's own reduction of bf16
-// rounds after every hop and has no fp32 output; a cast before it would double the wire volume.
+// reduce_scatter is an all-to-all of the shares in their own dtype, or rounded to bf16, followed by
+// a sum in rank order in fp32. The sum is bit-identical to every other communicator. NCCL's own
+// reduction of bf16 rounds after every hop and has no fp32 output; a cast before it would double
+// the wire volume.
 //
 // Streams: a call records the caller's current stream. All operations run one after another on a
 // stream of the communicator, which NCCL's stream joins. The additions of a batch have a stream of
@@ -118,26 +119,28 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] int rank() const override { return name_.rank; }
   [[nodiscard]] int size() const override { return name_.size; }
   [[nodiscard]] std::int64_t reduce_scatter_staging_bytes(std::int64_t total_elems,
-                                                          DType input) const override {
-    return exchange_staging_bytes(size(), total_elems, input);
+                                                          ReduceDtype dtype) const override {
+    return exchange_staging_bytes(size(), total_elems, dtype);
   }
 
-  [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, DType input,
+  [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, ReduceDtype asked,
                                       void* staging) override {
     return start("reduce_scatter", [&] {
+      const ReduceDtype dtype = asked.in_group_of(size());
       std::vector<std::int64_t> elems;
       for (const ReduceScatterPiece& piece : pieces) elems.push_back(piece.elems);
       // Batches bound what the staging memory holds of peers. A rank alone has none: one kernel a
       // piece.
       const std::int64_t batch_elems =
           size() == 1 ? std::max<std::int64_t>(1, std::reduce(elems.begin(), elems.end()))
-                      : exchange_batch_elems(size(), input);
+                      : exchange_batch_elems(size(), dtype);
       const ExchangePlan plan = plan_exchange(elems, batch_elems);
       // The batch before the last one had the same half of the staging memory.
       std::array<at::cuda::CUDAEvent, 2> added;
       for (std::size_t b = 0; b < plan.batches.size(); ++b) {
-        const Shares shares{pieces, input, static_cast<char*>(staging), plan.ring_elems};
+        const Shares shares{pieces, dtype, static_cast<char*>(staging), plan.ring_elems, size()};
         if (b >= 2) added[b % 2].block(stream_);
+        if (dtype.rounds()) round(plan.batches[b], shares);
         exchange(plan.batches[b], shares);
         follow(adding_, stream_);
         add(plan.batches[b], shares);
@@ -187,14 +190,20 @@ class NcclCommunicator final : public Communicator {
   // A reduce-scatter's pieces and its staging memory.
   struct Shares {
     const std::vector<ReduceScatterPiece>& pieces;
-    DType input;
+    ReduceDtype dtype;
     char* staging;
     std::int64_t ring_elems;
+    int size;
 
+    // The share of rank r: of the inputs, or rounded.
     [[nodiscard]] const char* of(const ExchangeSegment& segment, int r) const {
+      if (dtype.rounds()) return staged(segment, size - 1 + r);
       const ReduceScatterPiece& piece = pieces[segment.piece];
       return static_cast<const char*>(piece.input) +
-             (r * piece.stride + segment.offset) * size_of(input);
+             (r * piece.stride + segment.offset) * size_of(dtype.input);
+    }
+    [[nodiscard]] char* staged(const ExchangeSegment& segment, int slot) const {
+      return staging + (slot * ring_elems + segment.ring) * size_of(dtype.sent);
     }
   };
 
@@ -272,15 +281,30 @@ class NcclCommunicator final : public Communicator {
     now.block(stream);
   }
 
+  // Rounds the shares of all ranks into the rings that they are sent from. Earlier messages from
+  // there are through: they ran on this stream.
+  void round(const ExchangeBatch& batch, const Shares& shares) {
+    for (const ExchangeSegment& segment : batch) {
+      const ReduceScatterPiece& piece = shares.pieces[segment.piece];
+      const auto* const input = static_cast<const float*>(piece.input) + segment.offset;
+      const std::array<std::int64_t, 2> sizes{size(), segment.elems};
+      const auto options = at::TensorOptions().device(device_);
+      const at::Tensor from = at::from_blob(const_cast<float*>(input), sizes, {piece.stride, 1},
+                                            options.dtype(at::kFloat));
+      at::from_blob(shares.staged(segment, size() - 1), sizes, {shares.ring_elems, 1},
+                    options.dtype(at::kBFloat16))
+          .copy_(from);
+    }
+  }
+
   void exchange(const ExchangeBatch& batch, const Shares& shares) {
-    const std::int64_t width = size_of(shares.input);
+    const std::int64_t width = size_of(shares.dtype.sent);
     together([&] {
       for (const ExchangeSegment& segment : batch) {
         for (int r = 0; r < size(); ++r) {
           if (r == rank()) continue;
           const int slot = r < rank() ? r : r - 1;
-          post_receive(r, shares.staging + (slot * shares.ring_elems + segment.ring) * width,
-                       segment.elems * width);
+          post_receive(r, shares.staged(segment, slot), segment.elems * width);
           post_send(r, shares.of(segment, r), segment.elems * width);
         }
       }
@@ -293,15 +317,17 @@ class NcclCommunicator final : public Communicator {
     for (const ExchangeSegment& segment : batch) {
       const ReduceScatterPiece& piece = shares.pieces[segment.piece];
       segments.push_back({.own = shares.of(segment, rank()),
-                          .staged = shares.staging + segment.ring * size_of(shares.input),
+                          .staged = shares.staged(segment, 0),
                           .output = piece.output + segment.offset,
                           .elems = segment.elems,
                           .accumulate = piece.accumulate});
     }
-    ordered_add_cuda(
-        segments.data(), static_cast<int>(segments.size()),
-        {.staged_stride = shares.ring_elems, .rank = rank(), .size = size(), .dtype = shares.input},
-        {adding_.stream()});
+    ordered_add_cuda(segments.data(), static_cast<int>(segments.size()),
+                     {.staged_stride = shares.ring_elems,
+                      .rank = rank(),
+                      .size = size(),
+                      .dtype = shares.dtype.sent},
+                     {adding_.stream()});
   }
 
   void gather(const std::vector<AllGatherPiece>& pieces, DType dtype) {

@@ -23,6 +23,19 @@ struct BFloat16 {
 };
 float widen(BFloat16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
 
+// The fp32 element nearest to these bits whose low half is 0; NaN stays NaN. Has no branches.
+std::uint32_t rounded_bits(std::uint32_t bits) {
+  const std::uint32_t nearest = bits + 0x7fffU + ((bits >> 16) & 1U);
+  const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
+  return (nan ? bits | 0x00400000U : nearest) & 0xffff0000U;
+}
+
+// An fp32 share that is rounded to bf16 as it is read.
+struct RoundedFloat {
+  std::uint32_t bits;
+};
+float widen(RoundedFloat value) { return std::bit_cast<float>(rounded_bits(value.bits)); }
+
 struct Float16 {
   std::uint16_t bits;
 };
@@ -124,15 +137,28 @@ void add_all(std::span<const void* const> shares, std::int64_t elems, float* out
 
 }  // namespace
 
-void ordered_add(std::span<const void* const> shares, DType input, std::int64_t elems,
+void ordered_add(std::span<const void* const> shares, ReduceDtype dtype, std::int64_t elems,
                  float* output, bool accumulate) {
-  switch (input) {
+  if (dtype.rounds()) return add_all<RoundedFloat>(shares, elems, output, accumulate);
+  switch (dtype.input) {
     case DType::kFloat32:
       return add_all<float>(shares, elems, output, accumulate);
     case DType::kBFloat16:
       return add_all<BFloat16>(shares, elems, output, accumulate);
     case DType::kFloat16:
       return add_all<Float16>(shares, elems, output, accumulate);
+  }
+}
+
+void round_share(const void* share, std::int64_t elems, void* rounded) {
+  const auto* const from = static_cast<const char*>(share);
+  auto* const to = static_cast<char*>(rounded);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < elems; ++i) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, from + i * 4, 4);
+    const auto high = static_cast<std::uint16_t>(rounded_bits(bits) >> 16);
+    std::memcpy(to + i * 2, &high, 2);
   }
 }
 

@@ -49,7 +49,7 @@ std::int64_t staging_bytes(const StepShape& shape) {
   for (const auto& bucket : cutter.add(0, shard_elems))
     largest = std::max(largest, bucket[0].elems);
   for (const BucketPiece& rest : cutter.flush()) largest = std::max(largest, rest.elems);
-  return exchange_staging_bytes(shape.dp, largest, DType::kFloat32);
+  return exchange_staging_bytes(shape.dp, largest, {DType::kFloat32, sent_dtype(shape)});
 }
 
 // Bytes for one piece of each replica's gradients, or for a sum in place, of the largest group with
@@ -353,6 +353,7 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
         "recompute.mode selective needs a model made with recompute_attention");
   shape.dtype = options.train.dtype;
   shape.bucket_bytes = options.zero.bucket_bytes;
+  shape.reduce_dtype = options.zero.reduce_dtype;
   shape.prefetch_units = options.zero.prefetch_units;
   shape.constant_bytes = spec.constant_bytes();
   shape.on_gpu = spec.options.on_gpu;

@@ -62,6 +62,7 @@ struct StepShape : ShardShape {
   bool recompute = false;
   bool layer_major = false;  // each unit runs all micro-batches before the next unit runs
   std::int64_t bucket_bytes = 0;
+  DType reduce_dtype = DType::kFloat32;  // ZeroOptions::reduce_dtype
   int prefetch_units = 1;
   std::int64_t batch_bytes = 0;         // tokens and targets of a micro-batch
   std::int64_t comm_staging_bytes = 0;  // of the largest bucket
@@ -115,6 +116,10 @@ struct StepShape : ShardShape {
 // writes the group has its own stream, and the streams are added before the norm. The sum is then
 // bit-identical in layer-major order and in micro-batch order.
 [[nodiscard]] int gradient_streams(const StepShape& shape, int group);
+// The dtype in which ranks send gradients to their reduction. A rank alone sends none.
+[[nodiscard]] inline DType sent_dtype(const StepShape& shape) {
+  return shape.dp > 1 ? shape.reduce_dtype : DType::kFloat32;
+}
 // Bytes of `elems` elements of one of the group's gradient streams, in the dtype of its shards.
 [[nodiscard]] inline std::int64_t gradient_bytes(const StepShape& shape, int group,
                                                  std::int64_t elems) {

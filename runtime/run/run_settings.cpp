@@ -120,6 +120,7 @@ void add_training(const EngineOptions& options, Settings& out) {
     gradients += " of blocks";
   }
   out.add("offload.gradients_dtype", gradients);
+  if (options.dp > 1) out.add("zero.reduce_dtype", name_of(options.zero.reduce_dtype));
   out.add("data-parallel ranks", std::to_string(options.dp));
   out.add("parallel.tensor", std::to_string(options.part.tensor));
   out.add("parallel.pipeline", std::to_string(options.part.stages));

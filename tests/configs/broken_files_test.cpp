@@ -90,10 +90,10 @@ const std::vector<Broken> kStructure{
      "c.yaml:2:1: base: given twice, first in line 1"},
     {"a section that is a number", "zero: 3\n",
      "c.yaml:1:7: zero: found '3', expected a map of stage, bucket_bytes, prefetch_units, "
-     "persist_below, reduce_every"},
+     "persist_below, reduce_every, reduce_dtype"},
     {"a section that is a list", "zero: [3]\n",
      "c.yaml:1:7: zero: found a list, expected a map of stage, bucket_bytes, prefetch_units, "
-     "persist_below, reduce_every"},
+     "persist_below, reduce_every, reduce_dtype"},
     {"a root that is a list",
      "- zero\n"
      "- train\n",
@@ -261,19 +261,19 @@ const std::vector<Broken> kOverrides{
     {"--set of a key too deep",
      "data: {text: a.txt}\n",
      "--set zero.stage.now=3: zero.stage.now: unknown key, expected one of stage, bucket_bytes, "
-     "prefetch_units, persist_below, reduce_every",
+     "prefetch_units, persist_below, reduce_every, reduce_dtype",
      {"zero.stage.now=3"}},
     {"--set of a whole section",
      "data: {text: a.txt}\n",
      "--set zero={stage: 7, foo: 1}: zero.stage: '7' is out of range, expected a whole number from "
      "0 to 3\n"
      "--set zero={stage: 7, foo: 1}: zero.foo: unknown key, expected one of stage, bucket_bytes, "
-     "prefetch_units, persist_below, reduce_every",
+     "prefetch_units, persist_below, reduce_every, reduce_dtype",
      {"zero={stage: 7, foo: 1}"}},
     {"--set of a section that is none",
      "data: {text: a.txt}\n",
      "--set zero=3: zero: found '3', expected a map of stage, bucket_bytes, prefetch_units, "
-     "persist_below, reduce_every",
+     "persist_below, reduce_every, reduce_dtype",
      {"zero=3"}},
     {"--set beside a broken file",
      "zero: {stage: 9}\n",

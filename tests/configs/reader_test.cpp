@@ -184,6 +184,7 @@ TEST_F(Reader, ResolvedTextNamesEveryOrigin) {
                           "  prefetch_units: 3             # --set zero.prefetch_units=3\n"
                           "  persist_below: 0              # default\n"
                           "  reduce_every: micro_batch     # default\n"
+                          "  reduce_dtype: fp32            # default\n"
                           "offload:\n"),
             std::string::npos)
       << resolved;

@@ -71,6 +71,7 @@ EARLY = [change | SPECULATING for change in (
     SHARED)]
 ROUNDED = {"zero.stage": 2, "offload.optimizer": "host", "offload.gradients": "host", "offload.gradients_dtype": "bf16",
            "train.accumulation_order": "layer"}
+SENDING_BF16 = {"zero.reduce_dtype": "bf16", "zero.bucket_bytes": 16384}
 NARROW = {"offload.states_dtype": "bf16"}
 IN_PART = [{"zero.stage": 2, "offload.optimizer": tier, "offload.device_fraction": 0.4} for tier in ("host", "nvme")] + [SHARED]
 # Gradients of blocks take the place of activations, small ones too; the run that the others are compared with keeps them.
@@ -104,6 +105,9 @@ SAME_BITS = {
     "fp32": ("mistral", {"optimizer.type": "lion"}, ALONE + TIERED),
     "fp8": ("qwen2", BF16 | {"train.matmul": "fp8", "train.global_batch": 4}, ALONE),
     "two data ranks": ("llama", BF16 | TWO, ALONE + TIERED + LAYERS),
+    "two data ranks that send bf16": ("llama", BF16 | TWO | SENDING_BF16, ALONE + TIERED + LAYERS),
+    "passing gradients, sent in bf16 and updated in the backward": ("gpt2", BF16 | UNREACHED | SENDING_BF16 | {"launch.nproc": 3, "model.vocab": 321},
+                                                                    IN_BACKWARD),
     "sequence": ("llama", SEQUENCE | BF16 | {"launch.nproc": 2}, ALONE + TIERED[::2]),
     "bf16 gradients": ("llama", BF16 | ROUNDED | {"train.global_batch": 6, "train.steps": 8, "train.clip": 0},
                        [ON_NVME, ON_HOST | SPECULATING, *TIERED, {"offload.gradients": "nvme"}, *RECOMPUTED, *EAGER, SPECULATING]),

@@ -112,6 +112,7 @@ def others(place):
         ("two chunks of rows", odd | {"layers": 1, "seq": 65}, {"train.dtype": "bf16", "train.micro_batch": 128, "train.global_batch": 128}),
         ("autograd", MODELS["gpt2"] | {"explicit_units": False}, {}),
         ("three data ranks", MODELS["qwen2"], {"launch.nproc": 3, "zero.stage": 3, "train.dtype": "bf16"}),
+        ("bf16 reductions of three data ranks", MODELS["gpt2"], BF16 | {"launch.nproc": 3, "zero.stage": 2, "zero.reduce_dtype": "bf16"}),
         ("many documents", MODELS["llama"], place.talks(4, 4) | {"train.dtype": "bf16", "train.steps": 4}))
 
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "kernels/cpu/cast.hpp"
 #include "parallel/comm/exchange_plan.hpp"
 #include "tests/parallel/backends.hpp"
 
@@ -83,15 +84,21 @@ std::int64_t extent(const std::vector<Layout>& layouts, int size) {
   return end;
 }
 
-std::vector<float> serial_sums(const std::vector<Layout>& layouts, DType dtype, int rank, int size,
-                               const std::vector<float>& start) {
+// What a rank of a group of `size` adds of the element.
+float share_value(ReduceDtype dtype, int size, int rank, std::int64_t index) {
+  const float value = input_value(dtype.input, rank, index);
+  return dtype.rounds() && size > 1 ? float_of_bf16(bf16_bits(value)) : value;
+}
+
+std::vector<float> serial_sums(const std::vector<Layout>& layouts, ReduceDtype dtype, int rank,
+                               int size, const std::vector<float>& start) {
   std::vector<float> sums = start;
   std::size_t place = 0;
   for (const Layout& layout : layouts) {
     for (std::int64_t i = 0; i < layout.elems; ++i, ++place) {
       const std::int64_t at = layout.offset + rank * layout.stride + i;
-      volatile float sum = input_value(dtype, 0, at);  // volatile: one rounding an addition
-      for (int r = 1; r < size; ++r) sum = sum + input_value(dtype, r, at);
+      volatile float sum = share_value(dtype, size, 0, at);  // volatile: one rounding an addition
+      for (int r = 1; r < size; ++r) sum = sum + share_value(dtype, size, r, at);
       sums[place] = start[place] + sum;
     }
   }
@@ -99,14 +106,14 @@ std::vector<float> serial_sums(const std::vector<Layout>& layouts, DType dtype, 
 }
 
 // The rank's output of a reduce_scatter of the pieces; accumulates onto `output`.
-void reduce(Communicator& communicator, const std::vector<Layout>& layouts, DType dtype,
+void reduce(Communicator& communicator, const std::vector<Layout>& layouts, ReduceDtype dtype,
             std::vector<float>& output, bool accumulate) {
   const std::vector<char> input =
-      make_input(dtype, communicator.rank(), extent(layouts, communicator.size()));
+      make_input(dtype.input, communicator.rank(), extent(layouts, communicator.size()));
   std::vector<ReduceScatterPiece> pieces;
   std::int64_t total = 0;
   for (const Layout& layout : layouts) {
-    pieces.push_back({.input = input.data() + layout.offset * size_of(dtype),
+    pieces.push_back({.input = input.data() + layout.offset * size_of(dtype.input),
                       .output = output.data() + total,
                       .elems = layout.elems,
                       .stride = layout.stride,
@@ -125,6 +132,9 @@ std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
 }
 
 constexpr std::array kDTypes{DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+constexpr ReduceDtype kRounded{DType::kFloat32, DType::kBFloat16};
+constexpr std::array<ReduceDtype, 4> kReduceDtypes{DType::kFloat32, DType::kBFloat16,
+                                                   DType::kFloat16, kRounded};
 
 TEST_P(Contract, ReduceScatterIsTheSerialOrderedSum) {
   const std::vector<std::vector<Layout>> cases{
@@ -134,7 +144,7 @@ TEST_P(Contract, ReduceScatterIsTheSerialOrderedSum) {
   };
   run_ranks_ok(group(), [&](Communicator& communicator) {
     for (const auto& layouts : cases) {
-      for (const DType dtype : kDTypes) {
+      for (const ReduceDtype dtype : kReduceDtypes) {
         for (const bool accumulate : {false, true}) {
           std::int64_t total = 0;
           for (const Layout& layout : layouts) total += layout.elems;
@@ -152,23 +162,25 @@ TEST_P(Contract, ReduceScatterIsTheSerialOrderedSum) {
 
 // More than the staging holds at once, and however it is cut: the same bits.
 TEST_P(Contract, ReduceScatterDoesNotDependOnTheCuts) {
-  const std::int64_t elems = 2 * exchange_batch_elems(group_size(), DType::kFloat32) + 1003;
-  run_ranks_ok(group(), [&](Communicator& communicator) {
-    std::vector<float> whole(static_cast<std::size_t>(elems));
-    reduce(communicator, {{0, elems, elems}}, DType::kFloat32, whole, false);
-    std::vector<Layout> cuts;
-    for (std::int64_t at = 0, n = 1; at < elems; at += n, n = n * 3 + 1) {
-      n = std::min(n, elems - at);
-      cuts.push_back({at, n, elems});
-    }
-    std::vector<float> cut(static_cast<std::size_t>(elems));
-    reduce(communicator, cuts, DType::kFloat32, cut, false);
-    EXPECT_TRUE(bits_of(whole) == bits_of(cut));
-    const std::vector<Layout> probe{{0, 1000, elems}};
-    const std::vector<float> expected = serial_sums(probe, DType::kFloat32, communicator.rank(),
-                                                    communicator.size(), std::vector<float>(1000));
-    EXPECT_EQ(std::vector<float>(whole.begin(), whole.begin() + 1000), expected);
-  });
+  for (const ReduceDtype dtype : {ReduceDtype(DType::kFloat32), kRounded}) {
+    const std::int64_t elems = 2 * exchange_batch_elems(group_size(), dtype) + 1003;
+    run_ranks_ok(group(), [&](Communicator& communicator) {
+      std::vector<float> whole(static_cast<std::size_t>(elems));
+      reduce(communicator, {{0, elems, elems}}, dtype, whole, false);
+      std::vector<Layout> cuts;
+      for (std::int64_t at = 0, n = 1; at < elems; at += n, n = n * 3 + 1) {
+        n = std::min(n, elems - at);
+        cuts.push_back({at, n, elems});
+      }
+      std::vector<float> cut(static_cast<std::size_t>(elems));
+      reduce(communicator, cuts, dtype, cut, false);
+      EXPECT_TRUE(bits_of(whole) == bits_of(cut));
+      const std::vector<Layout> probe{{0, 1000, elems}};
+      const std::vector<float> expected = serial_sums(
+          probe, dtype, communicator.rank(), communicator.size(), std::vector<float>(1000));
+      EXPECT_EQ(std::vector<float>(whole.begin(), whole.begin() + 1000), expected);
+    });
+  }
 }
 
 TEST_P(Contract, ReduceScatterIntoTheOwnShare) {

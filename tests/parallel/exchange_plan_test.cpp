@@ -46,6 +46,13 @@ TEST(ExchangePlan, StagingIsBoundedWhateverTheSize) {
       EXPECT_LE(exchange_staging_bytes(size, std::int64_t{1} << 40, dtype), 64 << 20);
     }
   }
+  // Rounded: the shares of the peers, and those of all ranks before they are sent.
+  constexpr ReduceDtype kRounded{DType::kFloat32, DType::kBFloat16};
+  EXPECT_EQ(exchange_staging_bytes(1, 1 << 30, kRounded), 0);
+  EXPECT_EQ(exchange_staging_bytes(4, 5, kRounded), (3 + 4) * 5 * 2);
+  for (const int size : {2, 3, 8, 16, 64}) {
+    EXPECT_LE(exchange_staging_bytes(size, std::int64_t{1} << 40, kRounded), 132 << 20);
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/cpu/cast.hpp"
 #include "parallel/comm/stream_store.hpp"
 
 namespace sluice {
@@ -53,6 +54,30 @@ TEST(OrderedAdd, ReadsEveryBf16Value) {
               false);
   for (std::size_t i = 0; i < bits.size(); ++i) {
     ASSERT_EQ(std::bit_cast<std::uint32_t>(output[i]), static_cast<std::uint32_t>(i) << 16);
+  }
+}
+
+// The sender's rounding, the receiver's and that of the kernels are one.
+TEST(OrderedAdd, RoundsAsTheKernelsDo) {
+  std::vector<float> values;
+  for (std::uint32_t high = 0; high < 1U << 16; ++high) {
+    for (const std::uint32_t low : {0U, 1U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
+      values.push_back(std::bit_cast<float>(high << 16 | low));
+    }
+  }
+  const auto n = static_cast<std::int64_t>(values.size());
+  std::vector<std::uint16_t> rounded(values.size());
+  round_share(values.data(), n, rounded.data());
+  std::vector<float> read(values.size());
+  const std::array<const void*, 1> shares{values.data()};
+  ordered_add(shares, {DType::kFloat32, DType::kBFloat16}, n, read.data(), false);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(values[i])) {
+      EXPECT_TRUE(std::isnan(read[i]) && std::isnan(float_of_bf16(rounded[i]))) << i;
+      continue;
+    }
+    ASSERT_EQ(rounded[i], bf16_bits(values[i])) << values[i];
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(read[i]), std::uint32_t{rounded[i]} << 16) << values[i];
   }
 }
 

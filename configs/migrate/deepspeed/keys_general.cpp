@@ -40,7 +40,7 @@ static void add_gradient_keys(KeyTable& t) {
         "Sluice averages gradients over data-parallel ranks; a sum changes the step")
       .choices({"mean", "sum"}).any_case().since({0, 19, 6});
   t.key("communication_data_type", kChoice, "null", kChanged,
-        "Sluice reduces gradients in fp32; null in DeepSpeed is the model's dtype")
+        "bf16: zero.reduce_dtype; else Sluice reduces in fp32; null in DeepSpeed is the model's dtype")
       .choices({"fp32", "fp16", "bf16"}).any_case();
   t.key("seq_parallel_communication_data_type", kChoice, "\"fp32\"", kNotNeeded,
         "a run with sequence_parallel_size above 1 is not supported")

@@ -271,7 +271,9 @@ class FsdpMap {
     }
     map_.set(from, "train.dtype", dtype == "no" ? "fp32" : dtype);
     if (dtype != "no") {
-      map_.changed(from, "gradients are reduced in " + dtype + " there, in fp32 here");
+      const char* const also = "; zero.reduce_dtype: bf16 sends them in bf16";
+      map_.changed(from, "gradients are reduced in " + dtype + " there, in fp32 here" +
+                             (dtype == "bf16" ? also : ""));
     }
     if (dtype != "fp16") return;
     const std::string origin = "PyTorch's gradient scaler";

@@ -293,7 +293,8 @@ void map_precision(MegatronRun& run) {
                     "gradients are reduced and accumulated in fp16 there, in fp32 here");
   }
   if (run.args.has("--grad-reduce-in-bf16")) {
-    run.map.changed("--grad-reduce-in-bf16", "gradients are reduced in bf16 there, in fp32 here");
+    run.map.set("--grad-reduce-in-bf16", "zero.reduce_dtype", "bf16");
+    run.map.changed("--grad-reduce-in-bf16", "gradients are added in bf16 there, in fp32 here");
   }
   map_loss_scale(run);
 }

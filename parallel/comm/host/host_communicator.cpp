@@ -2,6 +2,8 @@
 //
 //   publish the addresses of the pieces --> phase: all ranks have called --> compare the calls
 //     --> read from the memory of the other ranks --> phase: owners may write their memory again
+//
+// Ranks send nothing, so shares that ReduceDtype rounds are rounded where they are added.
 #include "parallel/comm/host/host_communicator.hpp"
 
 #include <algorithm>
@@ -69,22 +71,23 @@ class HostCommunicator final : public Communicator {
   [[nodiscard]] int rank() const override { return name_.rank; }
   [[nodiscard]] int size() const override { return name_.size; }
   [[nodiscard]] std::int64_t reduce_scatter_staging_bytes(std::int64_t total_elems,
-                                                          DType input) const override {
-    return host_staging_bytes(size(), total_elems, input);
+                                                          ReduceDtype dtype) const override {
+    return host_staging_bytes(size(), total_elems, dtype.input);
   }
   [[nodiscard]] bool maps_host_memory() const override { return peers_.direct(); }
 
-  [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, DType input,
+  [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, ReduceDtype asked,
                                       void* staging) override {
-    return start(HostOp::kReduceScatter, [this, pieces = std::move(pieces), input, staging] {
+    const ReduceDtype dtype = asked.in_group_of(size());
+    return start(HostOp::kReduceScatter, [this, pieces = std::move(pieces), dtype, staging] {
       const std::vector<std::int64_t> sizes = sizes_of(pieces);
       const std::vector<HostPiece>& table =
-          open(HostOp::kReduceScatter, input, sizes, table_of(pieces, input, size()));
+          open(HostOp::kReduceScatter, dtype, sizes, table_of(pieces, dtype.input, size()));
       if (peers_.direct()) {
-        reduce_direct(pieces, input, table, static_cast<char*>(staging));
+        reduce_direct(pieces, dtype, table, static_cast<char*>(staging));
       } else {
-        const ExchangePlan plan = plan_exchange(sizes, host_bounce_elems(size() - 1, input));
-        reduce_bounced({pieces, input, table, plan});
+        const ExchangePlan plan = plan_exchange(sizes, host_bounce_elems(size() - 1, dtype.input));
+        reduce_bounced({pieces, dtype, table, plan});
       }
     });
   }
@@ -133,7 +136,7 @@ class HostCommunicator final : public Communicator {
   template <typename Piece>
   struct Operation {
     const std::vector<Piece>& pieces;
-    DType dtype;
+    ReduceDtype dtype;
     const std::vector<HostPiece>& table;
     const ExchangePlan& plan;
   };
@@ -184,7 +187,8 @@ class HostCommunicator final : public Communicator {
   }
 
   // Returns `table`, at its place until the next operation.
-  const std::vector<HostPiece>& open(HostOp op, DType dtype, const std::vector<std::int64_t>& sizes,
+  const std::vector<HostPiece>& open(HostOp op, ReduceDtype dtype,
+                                     const std::vector<std::int64_t>& sizes,
                                      std::vector<HostPiece> table) {
     HostRecord& record = new_record(op);
     record.dtype = dtype;
@@ -202,17 +206,18 @@ class HostCommunicator final : public Communicator {
   [[nodiscard]] int peer_at(int step) const { return (rank() + step) % size(); }
   [[nodiscard]] static const char* share(const Reduction& reduction, const HostPiece& piece,
                                          const ExchangeSegment& segment, int rank) {
-    return piece.input + rank * piece.stride_bytes + segment.offset * size_of(reduction.dtype);
+    return piece.input + rank * piece.stride_bytes +
+           segment.offset * size_of(reduction.dtype.input);
   }
 
   // Reads a block of all peers into the staging memory and adds it while it is in the cache. The
   // sum reads mapped memory of peers in place. If all peers are mapped, blocks are large, and only
   // bound the time to react to an abort.
-  void reduce_direct(const std::vector<ReduceScatterPiece>& pieces, DType input,
+  void reduce_direct(const std::vector<ReduceScatterPiece>& pieces, ReduceDtype dtype,
                      const std::vector<HostPiece>& own, char* staging) {
     const std::vector<std::int64_t> sizes = sizes_of(pieces);
     const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-    std::int64_t block = std::min(total, host_block_elems(size(), input));
+    std::int64_t block = std::min(total, host_block_elems(size(), dtype.input));
     bool staged = false;
     std::vector<Source> sources(static_cast<std::size_t>(size()));
     for (int step = 1; step < size(); ++step) {
@@ -220,12 +225,12 @@ class HostCommunicator final : public Communicator {
       Source& source = nth(sources, peer);
       source.table = peers_.table_of(peer, pieces.size());
       if (peers_.map(peer, source.table)) continue;
-      source.packed = staging + slot_of(peer, rank()) * block * size_of(input);
+      source.packed = staging + slot_of(peer, rank()) * block * size_of(dtype.input);
       staged = true;
     }
-    if (!staged) block = std::min(total, kHostStretchBytes / size_of(input));
+    if (!staged) block = std::min(total, kHostStretchBytes / size_of(dtype.input));
     const ExchangePlan plan = plan_exchange(sizes, std::max<std::int64_t>(1, block));
-    const Reduction reduction{pieces, input, own, plan};
+    const Reduction reduction{pieces, dtype, own, plan};
     for (const ExchangeBatch& batch : plan.batches) {
       peers_.check_interrupted();
       for (int step = 1; step < size(); ++step) {
@@ -243,7 +248,7 @@ class HostCommunicator final : public Communicator {
     for (const ExchangeSegment& segment : batch) {
       remote.push_back(
           {const_cast<char*>(share(reduction, source.table[segment.piece], segment, rank())),
-           static_cast<std::size_t>(segment.elems * size_of(reduction.dtype))});
+           static_cast<std::size_t>(segment.elems * size_of(reduction.dtype.input))});
     }
     peers_.read(peer, source.packed, remote);
   }
@@ -264,13 +269,13 @@ class HostCommunicator final : public Communicator {
       const ReduceScatterPiece& piece = reduction.pieces[segment.piece];
       ordered_add(shares, reduction.dtype, segment.elems, piece.output + segment.offset,
                   piece.accumulate);
-      at += segment.elems * size_of(reduction.dtype);
+      at += segment.elems * size_of(reduction.dtype.input);
     }
   }
 
   // One phase per batch. One half of the buffers is written while peers may still read the other.
   void reduce_bounced(const Reduction& reduction) {
-    const std::int64_t width = size_of(reduction.dtype);
+    const std::int64_t width = size_of(reduction.dtype.input);
     const std::int64_t ring = reduction.plan.ring_elems * width;  // bytes for one reader
     std::vector<Source> sources(static_cast<std::size_t>(size()));
     for (const ExchangeBatch& batch : reduction.plan.batches) {

@@ -39,8 +39,8 @@ std::string describe(const HostRecord& record) {
   if (record.op == HostOp::kBarrier) return text;
   text += " of " + std::to_string(record.elems);
   if (record.op == HostOp::kBytes) return text + " bytes";
-  return text + " " + std::string(name_of(record.dtype)) + " elements in " +
-         std::to_string(record.pieces) + " pieces";
+  return text + " " + name_of(record.dtype) + " elements in " + std::to_string(record.pieces) +
+         " pieces";
 }
 
 bool fits(const HostRecord& a, const HostRecord& b) {

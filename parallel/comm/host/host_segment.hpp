@@ -12,10 +12,10 @@
 #include <cstdint>
 #include <string>
 
-#include "base/dtype.hpp"
 #include "base/posix/descriptor.hpp"
 #include "base/posix/map.hpp"
 #include "parallel/comm/host/host_memory.hpp"
+#include "parallel/comm/reduce_dtype.hpp"
 
 namespace sluice {
 
@@ -35,7 +35,7 @@ struct HostPiece {
 // The call of one rank.
 struct HostRecord {
   HostOp op = HostOp::kBarrier;
-  DType dtype = DType::kFloat32;
+  ReduceDtype dtype = DType::kFloat32;
   std::int64_t pieces = 0;
   std::int64_t elems = 0;  // sum over all pieces; or bytes
   std::uint64_t cut = 0;   // hash of the sizes of the pieces

@@ -112,6 +112,7 @@ SearchResult search_plans(Planner& planner, const RunConfig& run, const PlanQues
   SearchResult result = question.options.model.on_gpu ? suggest_for_gpus(planner, question, limits)
                                                       : suggest(planner, question, limits);
   suggest_bf16_states(planner, question, limits, result);
+  suggest_bf16_reductions(planner, question, limits, result);
   suggest_unclipped(planner, question, limits, result);
   // Of 16-bit weights a note says so (hf_setup.cpp), but not that the run would fit.
   if (!result.any_fits || !widens_weights(run)) {

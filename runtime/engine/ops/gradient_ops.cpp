@@ -91,7 +91,8 @@ bool GradientOps::is_there(const float* input, const float* output) const {
 Ticket GradientOps::reduce(const Op& op) {
   std::vector<ReduceScatterPiece> pieces = std::move(pieces_[run_.index_of(op)]);
   if (pieces.empty()) return {};
-  return setup_.data().reduce_scatter(std::move(pieces), DType::kFloat32,
+  return setup_.data().reduce_scatter(std::move(pieces),
+                                      {DType::kFloat32, sent_dtype(setup_.shape())},
                                       memory_.bucket_staging.data_ptr());
 }
 

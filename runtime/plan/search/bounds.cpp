@@ -77,7 +77,10 @@ Work work_of(const StepShape& shape) {
     }
     const auto wire = static_cast<double>((shape.dp - 1) * group.shard_elems);
     const bool each = shape.reduce_every == ReduceEvery::kMicroBatch;
-    if (!is_frozen(shape, g)) work.wire_bytes += 4 * wire * (each ? micro_batches : 1);
+    if (!is_frozen(shape, g)) {
+      const auto size = static_cast<double>(size_of(sent_dtype(shape)));
+      work.wire_bytes += size * wire * (each ? micro_batches : 1);
+    }
     // A pipeline stage may keep a group for consecutive micro-batches.
     const bool once = group.resident || shape.layer_major || shape.pipeline.stages > 1;
     work.wire_bytes +=

@@ -106,6 +106,16 @@ void suggest_bf16_states(Planner& planner, const PlanQuestion& question, const S
               limits, than_either, result);
 }
 
+void suggest_bf16_reductions(Planner& planner, const PlanQuestion& question,
+                             const SearchLimits& limits, SearchResult& result) {
+  if (result.suggestions.empty()) return;
+  EngineOptions asked = on_best_mesh(question, result);
+  const bool narrow = asked.zero.reduce_dtype == DType::kBFloat16;
+  if (asked.dp == 1 || asked.train.dtype != DType::kBFloat16 || narrow) return;
+  asked.zero.reduce_dtype = DType::kBFloat16;
+  find_with("bf16 reductions", planner, asked, question, limits, markedly_below(result), result);
+}
+
 void suggest_unclipped(Planner& planner, const PlanQuestion& question, const SearchLimits& limits,
                        SearchResult& result) {
   const EngineOptions& options = question.options;

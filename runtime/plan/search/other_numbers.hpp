@@ -15,6 +15,10 @@ namespace sluice {
 void suggest_bf16_states(Planner& planner, const PlanQuestion& question, const SearchLimits& limits,
                          SearchResult& result);
 
+// Gradients that data-parallel ranks send in bf16 (zero.reduce_dtype), of a run in bf16.
+void suggest_bf16_reductions(Planner& planner, const PlanQuestion& question,
+                             const SearchLimits& limits, SearchResult& result);
+
 // train.clip 0 on a GPU, which may then update in the backward (StepShape::updates_in_backward).
 void suggest_unclipped(Planner& planner, const PlanQuestion& question, const SearchLimits& limits,
                        SearchResult& result);

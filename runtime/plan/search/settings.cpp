@@ -113,6 +113,8 @@ std::vector<Setting> differences(const EngineOptions& from, const EngineOptions&
   };
   add_mesh(from, to, set);
   add("zero.stage", from.zero.stage, to.zero.stage, std::to_string(to.zero.stage));
+  add("zero.reduce_dtype", from.zero.reduce_dtype, to.zero.reduce_dtype,
+      std::string(name_of(to.zero.reduce_dtype)));
   add("zero.prefetch_units", from.zero.prefetch_units, to.zero.prefetch_units,
       std::to_string(to.zero.prefetch_units));
   add("train.micro_batch", from.train.micro_batch, to.train.micro_batch,

@@ -147,7 +147,7 @@ void GradFlow::reduce(const std::vector<BucketPiece>& pieces, int micro_batch) {
   op.accumulate = shape_.reduce_every == ReduceEvery::kMicroBatch && micro_batch > 0;
   std::int64_t bytes = 0;
   for (const BucketPiece& piece : pieces) bytes += piece.elems * 4;
-  op.wire_bytes = (shape_.dp - 1) * bytes;
+  op.wire_bytes = (shape_.dp - 1) * bytes / 4 * size_of(sent_dtype(shape_));
   if (held_by_ >= 0) op.waits.push_back(std::exchange(held_by_, -1));
   const bool leaves = shape_.placement.gradients != Tier::kDevice;
   std::vector<BufferId> staging;

@@ -169,6 +169,40 @@ TEST(OtherNumbers, NoClipWhereNothingElseFits) {
   }
 }
 
+// Eight cards behind a slow wire.
+TEST(OtherNumbers, ReductionsInBf16WhereTheWireTakesTheTime) {
+  PlanQuestion question{small_options(8), {}};
+  question.options.model.on_gpu = true;
+  question.options.train.global_batch = 16;
+  MachineProfile machine = named_profile("rtx4090");
+  machine.comm_bps /= 1e3;
+  Planner planner(machine);
+  const SearchResult none = suggest(planner, question, {.meshes = false});
+  ASSERT_TRUE(none.any_fits);
+  SearchResult result = none;
+  suggest_bf16_reductions(planner, question, {}, result);
+  ASSERT_EQ(result.others.size(), 1U) << suggestions_text(result);
+  const Suggestion& other = result.others.front();
+  EXPECT_TRUE(has(other, {"zero.reduce_dtype", "bf16"})) << suggestions_text(result);
+  EXPECT_EQ(planner.plan({other.options, question.budgets}).time.step_s, other.plan.time.step_s);
+  EXPECT_NE(suggestions_text(result).find("\nwith bf16 reductions (other numbers):\n"),
+            std::string::npos);
+  // Not of a run that has them, nor of fp32, nor of a rank alone.
+  const auto has_none = [&](PlanQuestion other_question, SearchResult found) {
+    suggest_bf16_reductions(planner, other_question, {}, found);
+    return found.others.empty();
+  };
+  PlanQuestion chosen = question;
+  chosen.options.zero.reduce_dtype = DType::kBFloat16;
+  EXPECT_TRUE(has_none(chosen, none));
+  SearchResult of_fp32 = none;
+  of_fp32.suggestions.front().options.train.dtype = DType::kFloat32;
+  EXPECT_TRUE(has_none(question, of_fp32));
+  SearchResult alone = none;
+  alone.suggestions.front().options.dp = 1;
+  EXPECT_TRUE(has_none(question, alone));
+}
+
 TEST(OtherNumbers, NoneThatGainLittleOrThatTheRunHasAlready) {
   Card roomy;
   roomy.give_host(DType::kFloat32);

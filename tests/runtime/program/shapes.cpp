@@ -80,6 +80,7 @@ StepShape make_shape(const ShapeChoice& choice) {
   shape.dtype = choice.dtype;
   shape.reduce_every = choice.reduce_every;
   shape.bucket_bytes = choice.bucket_bytes;
+  shape.reduce_dtype = choice.reduce_dtype;
   shape.prefetch_units = choice.prefetch_units;
   shape.placement = choice.placement;
   shape.rounds_master = choice.rounds;
@@ -114,10 +115,12 @@ std::string name_of(const ShapeChoice& c) {
          std::to_string(c.micro_batches) + (c.layer_major ? ", layer-major" : "") +
          (c.recompute ? ", recompute" : "") +
          (c.reduce_every == ReduceEvery::kStep ? ", reduce every step" : "") + ", bucket " +
-         std::to_string(c.bucket_bytes) + ", prefetch " + std::to_string(c.prefetch_units) +
-         (c.tied ? ", tied" : "") + (c.persist ? ", persist" : "") + ", " +
-         std::string(name_of(c.dtype)) + (c.rounds ? ", rounds" : "") + ", blocks " +
-         std::to_string(c.blocks) + name_of(c.placement) +
+         std::to_string(c.bucket_bytes) +
+         (c.reduce_dtype == DType::kFloat32 ? "" : ", sent in bf16") + ", prefetch " +
+         std::to_string(c.prefetch_units) + (c.tied ? ", tied" : "") +
+         (c.persist ? ", persist" : "") + ", " + std::string(name_of(c.dtype)) +
+         (c.rounds ? ", rounds" : "") + ", blocks " + std::to_string(c.blocks) +
+         name_of(c.placement) +
          (c.host_fraction > 0 ? ", on the host " + std::to_string(c.host_fraction) : "");
 }
 
@@ -191,6 +194,8 @@ void for_each_model(ShapeChoice choice, const std::function<void(const ShapeChoi
           choice.rounds = dtype == DType::kFloat16;
           choice.tied = tied;
           choice.blocks = blocks;
+          choice.reduce_dtype =
+              dtype == DType::kBFloat16 && blocks % 2 == 0 ? dtype : DType::kFloat32;
           visit(choice);
         }
       }

@@ -19,6 +19,7 @@ struct ShapeChoice {
   bool recompute = false;
   ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
   std::int64_t bucket_bytes = 20'000;
+  DType reduce_dtype = DType::kFloat32;
   int prefetch_units = 1;
   bool tied = false;     // the head reads the token table, which the embedding also reads
   bool persist = false;  // stage 3: small groups are resident

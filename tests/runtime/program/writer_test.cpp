@@ -179,7 +179,8 @@ TEST(StepWriter, WireBytesAreTheTheorys) {
     const bool each = choice.reduce_every == ReduceEvery::kMicroBatch;
     const std::int64_t reductions = each ? choice.micro_batches : 1;
     const std::int64_t back = choice.stage == 0 ? 4 * elems : gathered * size_of(choice.dtype);
-    const std::int64_t theory = (4 * reduced * reductions + back) / choice.dp * (choice.dp - 1);
+    const std::int64_t sent = size_of(sent_dtype(shape)) * reduced * reductions;
+    const std::int64_t theory = (sent + back) / choice.dp * (choice.dp - 1);
     ASSERT_EQ(bytes_sent(write_train_step(shape)), theory) << name_of(choice);
   });
 }

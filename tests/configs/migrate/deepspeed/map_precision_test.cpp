@@ -71,7 +71,9 @@ TEST(MapPrecision, GradientsOf16BitModels) {
   EXPECT_EQ(class_and_note(migration, "data_types.grad_accum_dtype"),
             "changed: DeepSpeed accumulates gradients in bf16, Sluice accumulates them in fp32");
   EXPECT_EQ(class_and_note(migration, "communication_data_type"),
-            "changed: DeepSpeed reduces gradients in bf16, Sluice reduces them in fp32");
+            "changed: DeepSpeed reduces gradients in bf16, Sluice reduces them in fp32; "
+            "zero.reduce_dtype: bf16 sends them in bf16");
+  EXPECT_FALSE(settings_of(migration).contains("zero.reduce_dtype"));
   EXPECT_EQ(class_and_note(migration, "bf16.check_grad_overflow"),
             "changed: DeepSpeed skips a step whose gradients are not finite; Sluice stops the run "
             "at that step");
@@ -86,6 +88,10 @@ TEST(MapPrecision, GradientsOf16BitModels) {
             "not_needed: Sluice accumulates gradients in fp32, as DeepSpeed here");
   EXPECT_EQ(class_and_note(written, "communication_data_type"),
             "changed: DeepSpeed reduces gradients in fp16, Sluice reduces them in fp32");
+  const Migration asked = with_adam(
+      "zero_optimization: {stage: 2}, bf16: {enabled: true}, communication_data_type: \"BF16\"");
+  EXPECT_EQ(settings_of(asked)["zero.reduce_dtype"], "bf16");
+  EXPECT_TRUE(key_of(asked, "communication_data_type").is_written);
 }
 
 TEST(MapPrecision, Fp32SaysNothing) {

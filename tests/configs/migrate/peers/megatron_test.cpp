@@ -25,6 +25,14 @@ Migration migrate_gpt(const std::string& arguments, int world = 0) {
   return result;
 }
 
+TEST(Megatron, GradientsThatAreReducedInBf16AreSentSo) {
+  const std::string kRun = kGpt + "--bf16 --global-batch-size 32 --train-iters 10 ";
+  for (const bool narrow : {true, false}) {
+    const Migration result = migrate_gpt(kRun + (narrow ? "--grad-reduce-in-bf16" : ""), 8);
+    EXPECT_EQ(write_yaml(result).find("reduce_dtype: bf16 ") != std::string::npos, narrow);
+  }
+}
+
 TEST(Megatron, ACommandBecomesAConfiguration) {
   Migration result = migrate_gpt(
       "CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nproc_per_node=8 pretrain_gpt.py " + kGpt +
