@@ -164,6 +164,7 @@ struct Program {
   int chunks_ahead = 0;       // number of first chunks that are in the ring before the program
   bool whole_groups = false;  // stage 0: each rank has all reduced gradients before the norm
   bool in_place = false;      // nothing is reduced (reduces_in_place)
+  bool decodes = false;       // write_decode_step: no stage takes targets
   int first_backward = 0;     // in training: the units before it are frozen and have no backward
   // Every update of states on NVMe goes to the place that is not current. A training program
   // commits its deferred updates.

@@ -31,7 +31,8 @@ TEST_F(Trained, SaysTheSameOnEveryLayout) {
   for (const char* layout :
        {"--set offload.parameters=host",
         "--set offload.parameters=nvme --set offload.nvme_path=[{}]", "--nproc 2",
-        "--nproc 2 --set zero.stage=3", "--nproc 2 --set offload.parameters=host"}) {
+        "--nproc 2 --set zero.stage=3", "--nproc 2 --set offload.parameters=host",
+        "--nproc 2 --set parallel.pipeline=2"}) {
     EXPECT_EQ(json_of(what + layout)["tokens"], alone["tokens"]) << layout;
   }
   EXPECT_EQ(json_of(what + "--set train.seed=99")["text"], alone["text"]);

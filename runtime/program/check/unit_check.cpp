@@ -3,7 +3,7 @@
 namespace sluice {
 
 UnitCheck::UnitCheck(const Program& program, FirstFault& fault)
-    : fault_(fault), first_backward_(program.first_backward) {
+    : fault_(fault), decodes_(program.decodes), first_backward_(program.first_backward) {
   for (const Op& op : program.ops) {
     trains_ = trains_ || op.kind == OpKind::kBackward || (op.kind == OpKind::kLossHead && op.save);
     if (op.unit >= 0) units_.insert(op.unit);
@@ -12,7 +12,6 @@ UnitCheck::UnitCheck(const Program& program, FirstFault& fault)
     if (op.kind == OpKind::kSendActivation) feeds_.insert(op.unit);
     if (op.kind == OpKind::kSendGradient) pays_.insert(op.unit);
   }
-  for (const Buffer& buffer : program.buffers) decodes_ = decodes_ || buffer.tag == Tag::kKvCache;
 }
 
 void UnitCheck::enter(const Op& op) {

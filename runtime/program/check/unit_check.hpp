@@ -35,9 +35,9 @@ class UnitCheck {
   void go_back(const Op& op);
 
   FirstFault& fault_;
+  const bool decodes_;  // the last stage takes no targets
   const int first_backward_;
   bool trains_ = false;
-  bool decodes_ = false;  // in decoding, the last stage takes no targets
   std::set<int> units_;
   std::set<int> fed_;                               // units that get their input from another stage
   std::set<int> feeds_;                             // units whose output goes to another stage

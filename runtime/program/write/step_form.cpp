@@ -68,6 +68,7 @@ class StepWriter {
     }
     builder_.program().whole_groups = owns_whole_groups(shape_);
     builder_.program().in_place = reduces_in_place(shape_);
+    builder_.program().decodes = form_.kind == StepKind::kDecode;
     assign_arena(builder_.program());
     std::int64_t& arena = builder_.program().arena_bytes;
     if (training_) arena = std::max(arena, shape_.other_arena_bytes);
