@@ -129,7 +129,8 @@ void check_output(const LoadedConfig& config) {
 }
 
 void set_gpu_queues(const RunConfig& run) {
-  if (run.parallel.pipeline > 1) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+  if (run.parallel.pipeline == 1 && run.parallel.tensor == 1) return;
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
 }
 
 void check_gpus(const LoadedConfig& config, int local_ranks) {
