@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 namespace sluice {
 namespace {
@@ -18,6 +19,12 @@ bool may_spread(const Candidate& candidate) {
   const OffloadOptions& offload = candidate.options.offload;
   return offload.optimizer == Tier::kNvme && offload.activations == Tier::kDevice &&
          candidate.options.parallel.pipeline == 1 && candidate.floor_missing == 0;
+}
+
+bool may_share(const Candidate& candidate) {
+  const OffloadOptions& offload = candidate.options.offload;
+  return offload.optimizer == Tier::kHost && offload.parameters == Tier::kDevice &&
+         offload.gradients == Tier::kDevice && candidate.options.parallel.pipeline == 1;
 }
 
 }  // namespace
@@ -69,6 +76,25 @@ std::vector<const Candidate*> other_placements(const std::vector<Candidate>& can
     }
   }
   return others;
+}
+
+std::vector<const Candidate*> host_placements(const std::vector<Candidate>& candidates) {
+  std::map<std::pair<RecomputeMode, Tier>, const Candidate*> least;
+  for (const Candidate& candidate : candidates) {
+    if (!may_share(candidate)) continue;
+    const EngineOptions& options = candidate.options;
+    const Candidate*& best = least[{options.recompute.mode, options.offload.activations}];
+    if (best == nullptr || candidate.floor_device < best->floor_device) best = &candidate;
+  }
+  std::vector<const Candidate*> all;
+  for (const auto& [placement, candidate] : least) all.push_back(candidate);
+  return all;
+}
+
+Candidate with_device_fraction(const Found& found) {
+  Candidate candidate = *found.candidate;
+  candidate.options.offload.device_fraction += found.device_fraction;
+  return candidate;
 }
 
 }  // namespace sluice

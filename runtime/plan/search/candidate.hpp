@@ -44,4 +44,13 @@ void insert(std::vector<Found>& all, const Found& found);
 [[nodiscard]] std::vector<const Candidate*> other_placements(
     const std::vector<Candidate>& candidates, const std::vector<Found>& found);
 
+// Where the host has no room for all of the optimizer, a part of it may fit on the device and the
+// rest on the host. Neither bound counts that. The candidates with the optimizer on the host that
+// leave most of the device free, of each mode of recomputation and tier of activations.
+[[nodiscard]] std::vector<const Candidate*> host_placements(
+    const std::vector<Candidate>& candidates);
+
+// With more of the optimizer on the device, as much as fits there.
+[[nodiscard]] Candidate with_device_fraction(const Found& found);
+
 }  // namespace sluice

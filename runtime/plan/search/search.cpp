@@ -40,8 +40,10 @@ class Search {
     for (const ParallelOptions& mesh : meshes) add_mesh(mesh);
     result_.candidates = static_cast<int>(candidates_.size());
     find_fastest();
+    share_with_device();
     if (found_.empty() && limits_.below_s == 0) find_nearest();
     refine();
+    if (!found_.empty() && found_.front().missing == 0) polish();
     if (!found_.empty() && found_.front().missing > 0) gather_late();
     finish();
     return std::move(result_);
@@ -191,6 +193,33 @@ class Search {
     }
   }
 
+  // Where all that fits has states on NVMe, or nothing fits: the optimizer on the host but for what
+  // the device has room for.
+  void share_with_device() {
+    constexpr int kMost = 24;
+    const bool fits =
+        !found_.empty() && found_.front().candidate->options.offload.optimizer != Tier::kNvme;
+    if (!limits_.offload || fits) return;
+    allowed_ = result_.evaluated + kMost;
+    for (const Candidate* const candidate : host_placements(candidates_)) {
+      if (candidate->chunks > limits_.most_chunks) continue;
+      Found plain{};
+      if (!evaluate(*candidate, plain)) return;
+      if (plain.device_fraction == 0) continue;
+      Candidate shared = with_device_fraction(plain);
+      if (limits_.allowed && !limits_.allowed(shared.options)) continue;
+      ++shared.changes;
+      further_.push_back(std::move(shared));
+      Found found{};
+      if (!evaluate(further_.back(), found)) return;
+      if (found.missing > 0) {
+        near_.push_back(found);
+      } else {
+        insert(found_, found);
+      }
+    }
+  }
+
   void find_nearest() {
     std::vector<const Candidate*> order;
     for (const Candidate& candidate : candidates_) order.push_back(&candidate);
@@ -238,12 +267,36 @@ class Search {
       }
       for (const Extra extra : {Extra{true, false}, Extra{false, true}, Extra{true, true}}) {
         if (extra.on_device && plain.device_fraction == 0) continue;
-        Candidate candidate = *plain.candidate;
-        OffloadOptions& offload = candidate.options.offload;
-        if (extra.on_device) offload.device_fraction += plain.device_fraction;
-        if (extra.early && options.parallel.pipeline == 1) offload.speculate = Speculation::kAuto;
+        Candidate candidate = extra.on_device ? with_device_fraction(plain) : *plain.candidate;
+        if (extra.early) speculate(candidate.options);
         try_further(plain, std::move(candidate));
       }
+    }
+  }
+
+  static void speculate(EngineOptions& options) {
+    if (options.parallel.pipeline == 1) options.offload.speculate = Speculation::kAuto;
+  }
+
+  // Tries the fastest of all with speculative updates, which refine() has tried with fewer states
+  // on the host, and then with more units gathered ahead, which take the device's room.
+  void polish() {
+    constexpr int kMost = 6;
+    allowed_ = result_.evaluated + kMost;
+    if (found_.front().candidate->options.offload.optimizer != Tier::kDevice) {
+      Candidate early = *found_.front().candidate;
+      speculate(early.options);
+      try_further(Found(found_.front()), std::move(early), 0);
+    }
+    const Found plain = found_.front();
+    const EngineOptions& options = plain.candidate->options;
+    const bool gathers = options.dp > 1 || options.offload.parameters != Tier::kDevice;
+    if (options.zero.stage < 3 || !gathers) return;
+    for (const int units : {8, 4, 2}) {
+      if (options.zero.prefetch_units >= units || found_.front().step_s < plain.step_s) return;
+      Candidate ahead = *plain.candidate;
+      ahead.options.zero.prefetch_units = units;
+      try_further(plain, std::move(ahead), 0);
     }
   }
 
@@ -269,6 +322,7 @@ class Search {
   // If nothing fits: tries the nearest misses of stage 3 without prefetched units, which is slower.
   void gather_late() {
     constexpr std::size_t kMost = 16;
+    const std::size_t first = further_.size();
     std::ranges::stable_sort(near_, {}, &Found::missing);
     for (const Found& miss : near_) {
       Candidate candidate = *miss.candidate;
@@ -276,12 +330,12 @@ class Search {
       candidate.options.zero.prefetch_units = 0;
       ++candidate.changes;
       further_.push_back(std::move(candidate));
-      if (further_.size() == kMost) break;
+      if (further_.size() == first + kMost) break;
     }
     allowed_ = result_.evaluated + static_cast<int>(kMost);
-    for (const Candidate& candidate : further_) {
+    for (std::size_t i = first; i < further_.size(); ++i) {
       Found found{};
-      if (!evaluate(candidate, found)) break;
+      if (!evaluate(further_[i], found)) break;
       const std::int64_t best = found_.front().missing;
       if (found.missing > 0 && found.missing >= best) continue;
       if (best > 0) found_.clear();

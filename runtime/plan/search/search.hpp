@@ -4,9 +4,10 @@
 //
 // Candidates are tried in order of a lower bound of their step time. The search ends when the bound
 // exceeds the times found. Candidates whose memory bound exceeds a budget are skipped. Others are
-// planned with two small numbers of micro-batches and extrapolated. What was found is tried with
-// states on the device as far as they fit, and with speculative updates. Suggestions are then
-// planned in full.
+// planned with two small numbers of micro-batches and extrapolated. Where only NVMe has room for
+// the optimizer, or nothing fits, a part of it is tried on the device and the rest on the host.
+// What was found is tried with states on the device as far as they fit, and with speculative
+// updates; the fastest also with more prefetched units. Suggestions are then planned in full.
 #pragma once
 
 #include <cstdint>

@@ -23,10 +23,12 @@ class SilentCommunicator final : public Communicator {
   explicit SilentCommunicator(const ModelPart& part) : part_(part) {}
   [[nodiscard]] int rank() const override { return part_.tensor_rank; }
   [[nodiscard]] int size() const override { return part_.tensor; }
-  [[nodiscard]] std::int64_t reduce_scatter_staging_bytes(std::int64_t, ReduceDtype) const override {
+  [[nodiscard]] std::int64_t reduce_scatter_staging_bytes(std::int64_t,
+                                                          ReduceDtype) const override {
     return 0;
   }
-  [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece>, ReduceDtype, void*) override {
+  [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece>, ReduceDtype,
+                                      void*) override {
     return start("reduce");
   }
   [[nodiscard]] Ticket all_gather(std::vector<AllGatherPiece>, DType) override {

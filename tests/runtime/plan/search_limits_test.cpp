@@ -99,6 +99,52 @@ TEST(SearchLimits, TheHostHoldsWhatItCanOfStatesOnNvme) {
   EXPECT_EQ(less.suggestions.front().options.offload.host_fraction, share);
 }
 
+// The host has room for a half of the optimizer, the device for the other, and nothing else has
+// any.
+TEST(SearchLimits, TheDeviceHoldsWhatTheHostCannot) {
+  SlowDrive drive(16);
+  PlanQuestion& question = drive.question;
+  question.options.offload.optimizer = Tier::kHost;
+  PlanQuestion shared{question.options, {}};
+  shared.options.offload.device_fraction = 0.5;
+  const RunPlan half = drive.planner.plan(shared);
+  question.budgets.device = half.memory.of(Tier::kDevice).need();
+  question.budgets.host = half.peak(Tier::kHost);
+  for (const std::int64_t nvme : {1L, 0L}) {  // of 0 there is no limit
+    question.budgets.nvme = nvme;
+    const SearchResult result = suggest(drive.planner, question);
+    ASSERT_TRUE(result.any_fits) << suggestions_text(result);
+    EXPECT_LE(result.suggestions.front().plan.time.step_s, half.time.step_s);
+    EXPECT_EQ(result.suggestions.front().options.offload.optimizer, Tier::kHost)
+        << suggestions_text(result);
+  }
+}
+
+// A slow bus: gathers that begin earlier have more to hide under.
+TEST(SearchLimits, ParametersComeFromTheHostAsEarlyAsTheDeviceHasRoom) {
+  MachineProfile machine = named_profile("rtx4090");
+  machine.h2d_bps *= 1e-2;
+  Planner planner(machine);
+  PlanQuestion question{small_options(1), {}};
+  EngineOptions& options = question.options;
+  options.model.layers = 16;
+  options.train.global_batch = options.train.micro_batch;
+  options.zero.stage = 3;
+  options.offload.optimizer = options.offload.parameters = options.offload.gradients = Tier::kHost;
+  PlanQuestion ahead = question;
+  ahead.options.zero.prefetch_units = 8;
+  question.budgets.device = planner.plan(ahead).memory.of(Tier::kDevice).need();
+  SearchLimits limits;
+  limits.allowed = [](const EngineOptions& tried) {
+    return tried.offload.parameters == Tier::kHost && tried.offload.optimizer == Tier::kHost;
+  };
+  const SearchResult result = suggest(planner, question, limits);
+  ASSERT_TRUE(result.any_fits);
+  const Suggestion& best = result.suggestions.front();
+  EXPECT_GT(best.options.zero.prefetch_units, 1) << suggestions_text(result);
+  EXPECT_LT(best.plan.time.step_s, planner.plan(question).time.step_s);
+}
+
 // Parameters on the host leave the disk less to do, until the host's and the device's room is
 // filled with states. The first five found do not end the search for other placements.
 TEST(SearchLimits, EachPlacementIsTriedWithStatesOnTheHost) {
