@@ -164,7 +164,7 @@ class TableWriter {
     }
     // An image has two records, written in turn. A record is in memory while it is written.
     const std::int64_t record =
-        shape_.placement.image ? image_record_bytes(shape_, held_.second_places) : 0;
+        keeps_image(shape_.placement) ? image_record_bytes(shape_, held_.second_places) : 0;
     for (int r = 0; r < 2; ++r) {
       add_bytes(StateArray::kImageRecord, Tag::kImage, Tier::kNvme, record);
     }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace sluice {
 namespace {
 
@@ -157,6 +159,21 @@ TEST(StateTable, SpeculatedChunksHaveTheirRemaindersAndParametersTwice) {
     EXPECT_EQ(table.find(0, StateArray::kRemainder, tier)->second_bytes(), 64 * 2);
     EXPECT_EQ(table.find(0, StateArray::kParameterShard, Tier::kHost)->second_bytes(), 64 * 2);
     EXPECT_EQ(table.find(0, StateKind::kMoment1, tier)->second_bytes(), 64 * 4);
+  }
+}
+
+// States on the host have no image to record, and their second places are in memory.
+TEST(StateTable, AnImageOfStatesOnTheHostHasNoRecords) {
+  for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
+    ShardShape shape = parameters_on_host(DType::kFloat16, tier);
+    shape.placement.image = true;
+    HeldArrays held;
+    held.gradient_streams = {1, 1, 1};
+    held.second_places = {{.group = 0, .begin = 32, .elems = 64}};
+    const StateTable table = write_state_table(shape, held);
+    const bool records = std::ranges::any_of(
+        table.rows, [](const StateRow& row) { return row.array == StateArray::kImageRecord; });
+    EXPECT_EQ(records, tier == Tier::kNvme);
   }
 }
 
