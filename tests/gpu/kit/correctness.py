@@ -75,13 +75,15 @@ def ranks_on_one_card(kit, run, model, settings, count=2, env=None):
 
 def step_nccl(kit):
     runs, comparisons = {}, []
-    for name, more, env in (("", {}, {}), ("-in-backward", {"train.clip": 0}, PASSING)):
+    sent = {"zero.reduce_dtype": "bf16"}
+    for name, more, env, stages, parity in (("", {}, {}, (0, 1, 2, 3), "fp32"), ("-in-backward", {"train.clip": 0}, PASSING, (0, 1, 2, 3), "fp32"),
+                                            ("-sent-bf16", sent, {}, (1, 3), "bf16")):
         oracle = f"cpu-two{name}"
         runs[oracle] = functools.partial(kit.train, oracle, "gpt2", TINY | more | {"launch.backend": "gloo", "launch.nproc": 2})
-        for stage in (0, 1, 2, 3):
+        for stage in stages:
             run = f"nccl{stage}{name}"
             runs[run] = functools.partial(ranks_on_one_card, kit, run, "gpt2", more | {"zero.stage": stage}, env=env)
-            comparisons.append((run, oracle, PARITY["fp32"]))
+            comparisons.append((run, oracle, PARITY[parity]))
     trained_and_same(kit, runs, comparisons)
 
 
@@ -93,6 +95,7 @@ def step_mesh(kit):
     for name, model, settings, count in (
             ("tensor-gpt2", "gpt2", tensor, 2), ("sequence-gpt2", "gpt2", sequence | {"zero.stage": 3}, 2),
             ("sequence-llama", "llama", sequence, 2), ("tensor-data", "llama", sequence | {"zero.stage": 2}, 4),
+            ("tensor-data-host", "llama", sequence | {"zero.stage": 2, "offload.optimizer": "host"}, 4),
             ("pipeline", "gpt2", stages, 2), ("pipeline-data", "llama", stages | {"zero.stage": 3}, 4),
             ("pipeline-pieces", "llama", stages | {"parallel.schedule": "interleaved", "parallel.virtual_stages": 2}, 2),
             ("pipeline-full", "gpt2", stages | {"parallel.schedule": "zero_bubble"}, 2)):
