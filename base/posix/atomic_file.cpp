@@ -31,6 +31,26 @@ std::string parent_of(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
+// The file that a chain of symbolic links names, whether that file exists or not.
+std::string behind_links(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as Linux follows
+  fs::path at = path;
+  std::error_code error;
+  for (int links = 0; links < kMostLinks && fs::is_symlink(fs::symlink_status(at, error));
+       ++links) {
+    const fs::path next = fs::read_symlink(at, error);
+    if (error) break;
+    at = at.parent_path() / next;  // an absolute `next` alone
+  }
+  return at.string();
+}
+
+void write_directly(const std::string& path, std::string_view text) {
+  const Descriptor file = open_descriptor(path, O_WRONLY);
+  const int error = file ? write_fully(file.get(), std::as_bytes(std::span(text))) : errno;
+  if (error != 0) throw_io_error("write", path, error, write_remedy(error));
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(const std::string& path)
@@ -113,6 +133,16 @@ bool write_file_atomically(const std::string& path, std::string_view text, IfExi
   AtomicFile file(path);
   file.append(text);
   return file.commit(if_exists);
+}
+
+void write_output_file(const std::string& path, std::string_view text) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    write_directly(path, text);
+  } else {
+    write_file_atomically(behind_links(path), text);
+  }
 }
 
 }  // namespace sluice

@@ -52,4 +52,8 @@ class AtomicFile {
 bool write_file_atomically(const std::string& path, std::string_view text,
                            IfExists if_exists = IfExists::kReplace);
 
+// One text where a user asked for it (-o, --html). A device or a pipe is written as it is, and a
+// symbolic link stays: the file that it names is replaced as a whole. Throws IoError.
+void write_output_file(const std::string& path, std::string_view text);
+
 }  // namespace sluice

@@ -30,6 +30,8 @@ std::string write_remedy(int error_number, std::string_view setting) {
       return "; the folder has to exist";
     case ENOTDIR:
       return "; a part of the path is a file";
+    case EISDIR:
+      return "; name a file in it";
     case EMFILE:
     case ENFILE:
       return "; raise the limit on open files (ulimit -n)";

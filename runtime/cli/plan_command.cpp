@@ -79,7 +79,7 @@ void print_plan(const PlanCommand& command, const RunPlan& plan, const RunFacts&
   RunFacts whole = facts;
   whole.notes.insert(whole.notes.end(), said.begin(), said.end());
   if (!command.html.empty()) {
-    write_file_atomically(command.html, plan_html(plan, whole, result, rows));
+    write_output_file(command.html, plan_html(plan, whole, result, rows));
   }
   std::string text;
   if (command.json) {

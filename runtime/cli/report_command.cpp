@@ -119,7 +119,7 @@ int run_report(const ReportCommand& command) {
   }
   const std::string path =
       command.output.empty() ? data.front()->folder + "/report.html" : command.output;
-  write_file_atomically(path, runs_page(data, false));
+  write_output_file(path, runs_page(data, false));
   print(runs_text(data) + path + "\n");
   return 0;
 }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -182,6 +183,28 @@ TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
   EXPECT_EQ(files_in(folder), 2);
   AtomicFile::remove_leftovers(path);
   EXPECT_EQ(files_in(folder), 1);
+}
+
+TEST(OutputFile, LeavesPipesAndLinksInPlace) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const Descriptor reader = open_descriptor(pipe, O_RDONLY | O_NONBLOCK);
+  write_output_file(pipe, "page");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  std::array<char, 8> got{};
+  EXPECT_EQ(::read(reader.get(), got.data(), got.size()), 4);
+  EXPECT_STREQ(got.data(), "page");
+
+  const std::string link = folder.file("link");
+  std::filesystem::create_symlink("file", folder.file("near"));  // names no file yet
+  std::filesystem::create_symlink(folder.file("near"), link);
+  for (const char* text : {"one", "two"}) {
+    write_output_file(link, text);
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    EXPECT_EQ(text_of(folder.file("file")), text);
+  }
+  EXPECT_THAT(error_of([&] { write_output_file(folder.path(), "x"); }), HasSubstr("name a file"));
 }
 
 TEST(IoErrors, SayWhatToDo) {

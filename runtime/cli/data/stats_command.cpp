@@ -37,8 +37,7 @@ int run_data_stats(const DataCommand& command) {
                          .most_frequent = command.count > 0 ? command.count : 20};
   const std::string text = stats_text(stats, names);
   if (!command.html.empty()) {
-    write_file_atomically(command.html,
-                          stats_html(names.title, stats_page_json(stats, names), text));
+    write_output_file(command.html, stats_html(names.title, stats_page_json(stats, names), text));
   }
   std::fputs((command.json ? stats_json(stats, names) : text).c_str(), stdout);
   return 0;
