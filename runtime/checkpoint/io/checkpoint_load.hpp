@@ -89,6 +89,9 @@ inline constexpr const char* kRunCheckpoints = "checkpoints";
 // checkpoint nor a folder of checkpoints. Returns `path` otherwise.
 [[nodiscard]] std::string checkpoints_in(FileSystem& files, const std::string& path);
 
+// Throws CheckpointError if the name of a step's directory says another step than its manifest.
+void check_folder_name(FileSystem& files, const std::string& dir, const Manifest& manifest);
+
 // `path`: a step's directory, a directory of checkpoints, or a run's folder; the last two open the
 // newest checkpoint by generation. Throws CheckpointError or IoError. A directory without a
 // manifest was never completed.

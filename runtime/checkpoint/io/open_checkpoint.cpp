@@ -88,18 +88,25 @@ std::string checkpoints_in(FileSystem& files, const std::string& path) {
   return catalog(files, path).empty() ? inner : path;
 }
 
+void check_folder_name(FileSystem& files, const std::string& dir, const Manifest& manifest) {
+  const std::string own = dir.substr(0, dir.find_last_not_of('/') + 1);
+  const auto name = parse_step_name(own.substr(own.rfind('/') + 1));  // npos + 1 is 0
+  if (!name || name->step == manifest.step) return;
+  std::string right;  // the first name of the manifest's step that is free
+  for (std::int64_t attempt = 0; right.empty() || files.stat(join_path(parent_path(own), right));) {
+    right = step_name(manifest.step, attempt++);
+  }
+  throw CheckpointError(
+      format_text("is the manifest of step {}; rename the folder to {}", manifest.step, right),
+      join_path(dir, kManifestName));
+}
+
 Checkpoint open_checkpoint(FileSystem& files, const std::string& path, OpenCheck check) {
   const std::string dir = resolve(files, path);
   const std::string manifest_path = join_path(dir, kManifestName);
   Manifest manifest =
       parse_manifest(read_text(files, manifest_path, kMaxManifestBytes), manifest_path);
-  const std::size_t slash = dir.find_last_not_of('/');
-  const std::size_t begin = dir.rfind('/', slash);
-  const std::size_t first = begin == std::string::npos ? 0 : begin + 1;
-  const auto name = parse_step_name(std::string_view(dir).substr(first, slash + 1 - first));
-  if (name && name->step != manifest.step) {
-    throw CheckpointError(format_text("is the manifest of step {}", manifest.step), manifest_path);
-  }
+  check_folder_name(files, dir, manifest);
   check_manifest(manifest, manifest_path);
   if (check == OpenCheck::kFiles) check_files(files, dir, manifest);
   return {files, dir, std::move(manifest)};

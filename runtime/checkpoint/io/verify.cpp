@@ -71,6 +71,15 @@ void verify_tokenizer(FileSystem& files, const std::string& path, const Tokenize
   }
 }
 
+void verify_name(FileSystem& files, const std::string& path, const Manifest& manifest,
+                 VerifyReport& report) {
+  try {
+    check_folder_name(files, path, manifest);
+  } catch (const IoError& error) {
+    report.defects.push_back(defect_of(error));
+  }
+}
+
 }  // namespace
 
 VerifyReport verify(FileSystem& files, const std::string& path, int part, int parts) {
@@ -81,6 +90,7 @@ VerifyReport verify(FileSystem& files, const std::string& path, int part, int pa
     const Manifest manifest =
         parse_manifest(read_text(files, manifest_path, kMaxManifestBytes), manifest_path);
     check_manifest(manifest, manifest_path);
+    if (part == 0) verify_name(files, path, manifest, report);
     if (part == 0) verify_tokenizer(files, path, manifest.run.tokenizer, report);
     BlockReader reader(files, path, manifest);
     const PageMemory ahead(read_ahead_bytes(std::min(manifest.block_bytes, kChecksumBlockBytes)));

@@ -196,6 +196,23 @@ TEST_F(Catalog, AFolderWhoseNewestIsDamagedDoesNotGiveAnOlderOneUnasked) {
   EXPECT_EQ(newest().name, "step-00000001");
 }
 
+TEST_F(Catalog, AFolderOfAnotherStepsNameIsNotSound) {
+  save_step(8);
+  const std::string renamed = dir_.path() + "/step-00000010";
+  fs::rename(dir_.path() + "/step-00000008", renamed);
+  const auto expect_defect = [&](const std::string& name) {
+    const VerifyReport report = verify(files_, renamed + "/");
+    ASSERT_EQ(report.defects.size(), 1U);
+    EXPECT_THAT(report.defects[0].what,
+                ::testing::EndsWith("is the manifest of step 8; rename the folder to " + name));
+    EXPECT_GT(report.bytes, 0);
+    EXPECT_THROW((void)open_checkpoint(files_, renamed), CheckpointError);
+  };
+  expect_defect("step-00000008");
+  save_step(8);
+  expect_defect("step-00000008.1");
+}
+
 TEST(StepName, OnlyItsOwnSpelling) {
   EXPECT_EQ(step_name(42, 0), "step-00000042");
   EXPECT_EQ(step_name(123456789, 3), "step-123456789.3");
