@@ -47,14 +47,16 @@ std::vector<CatalogEntry> catalog(FileSystem& files, const std::string& dir) {
   for (const std::string& name : files.list(dir)) {
     const auto step = parse_step_name(name);
     if (!step) continue;
-    CatalogEntry entry{name, step->step, -1, false, false};
+    CatalogEntry entry{.name = name, .step = step->step};
     const auto status = files.stat(join_path(dir, name));
     if (!status || !status->directory) continue;  // a file with the name of a step directory
     const std::string path = join_path(join_path(dir, name), kManifestName);
     entry.has_manifest = files.stat(path).has_value();
     if (entry.has_manifest) {
       try {
-        entry.generation = parse_manifest_head(read_head(files, path), path).generation;
+        const ManifestHead head = parse_manifest_head(read_head(files, path), path);
+        entry.generation = head.generation;
+        entry.misnamed = head.step != entry.step;
       } catch (const NewerFormatError&) {
         entry.unreadable = true;
       } catch (const CheckpointError&) {

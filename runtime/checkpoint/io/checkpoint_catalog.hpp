@@ -71,6 +71,7 @@ struct CatalogEntry {
   bool has_manifest = false;
   // The system failed to read the manifest, or a newer version wrote it: it may be whole.
   bool unreadable = false;
+  bool misnamed = false;  // the folder's name says another step than the manifest
 };
 [[nodiscard]] std::vector<CatalogEntry> catalog(FileSystem& files, const std::string& dir);
 

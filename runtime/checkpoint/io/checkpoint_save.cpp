@@ -49,23 +49,24 @@ void check_visible(FileSystem& files, const SaveTarget& target, const FileRecord
   }
 }
 
-enum class Standing { kComplete, kBad, kUnknown };
-
-Standing standing_of(FileSystem& files, const std::string& path) {
+// Whether the checkpoint counts as complete. If not, a warning says why, and how long it stays.
+bool is_complete(FileSystem& files, const std::string& path, bool known_bad, bool stays_for_good) {
+  std::string why;
   try {
+    if (known_bad) throw CheckpointError("was found damaged when the run resumed", path);
     (void)open_checkpoint(files, path);
-    return Standing::kComplete;
+    return true;
   } catch (const NewerFormatError& error) {
-    log_warning("not counted as a checkpoint, and it stays: " + std::string(error.what()));
-    return Standing::kUnknown;
+    why = "not counted as a checkpoint, and it stays: " + std::string(error.what());
   } catch (const CheckpointError& error) {
-    log_warning("not counted as a checkpoint: " + std::string(error.what()));
-    return Standing::kBad;
+    why = "not counted as a checkpoint, and it stays";
+    why += stays_for_good ? ": " : " until checkpoint.keep newer ones are complete: ";
+    why += error.what();
   } catch (const IoError& error) {
-    log_warning("cannot tell whether it is a checkpoint, so it stays: " +
-                std::string(error.what()));
-    return Standing::kUnknown;
+    why = "cannot tell whether it is a checkpoint, so it stays: " + std::string(error.what());
   }
+  log_warning(why);
+  return false;
 }
 
 }  // namespace
@@ -164,15 +165,13 @@ std::vector<std::string> purge(FileSystem& files, const std::string& dir,
       if (entry.step <= newest_step) remove.push_back(entry.name);
       continue;
     }
-    if (options.keep > 0 && complete >= options.keep && !entry.unreadable) {
+    const bool stays = options.keep == 0 || entry.unreadable || entry.misnamed;
+    if (!stays && complete >= options.keep) {
       remove.push_back(entry.name);
       continue;
     }
-    const Standing standing = is_bad(entry.name) ? Standing::kBad : standing_of(files, path);
-    if (standing == Standing::kComplete && complete++ == 0) newest_step = entry.step;
-    if (standing == Standing::kBad && complete > 0 && options.keep > 0) {
-      remove.push_back(entry.name);
-    }
+    if (!is_complete(files, path, is_bad(entry.name), stays)) continue;
+    if (complete++ == 0) newest_step = entry.step;
   }
   std::reverse(remove.begin(), remove.end());
   for (const std::string& name : remove) remove_checkpoint(files, join_path(dir, name));

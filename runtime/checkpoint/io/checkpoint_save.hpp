@@ -84,9 +84,11 @@ struct PurgeOptions {
   int keep = 2;                        // newest complete checkpoints that stay, at least 1; 0: all
   std::vector<std::string> known_bad;  // refused at resume: they do not count as complete
 };
-// Removes complete checkpoints beyond the newest `keep`. Removes unfinished and bad checkpoints
-// that are older than the newest complete one. The manifest is removed first and durably, so a
-// checkpoint that is half removed never looks complete. Returns the removed names.
+// Removes the checkpoints that are older than the newest `keep` complete ones, and the unfinished
+// ones that are older than the newest complete one. A damaged checkpoint does not count, and stays
+// until `keep` newer ones are complete. A folder whose name says another step than its manifest
+// stays for good. A warning names both. The manifest is removed first and durably, so a checkpoint
+// that is half removed never looks complete. Returns the removed names.
 std::vector<std::string> purge(FileSystem& files, const std::string& dir,
                                const PurgeOptions& options);
 

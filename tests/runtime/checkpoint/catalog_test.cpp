@@ -69,8 +69,20 @@ TEST_F(Catalog, WhatWasRefusedDoesNotCountAsKept) {
   EXPECT_EQ(newest_complete(files_, dir_.path(), Trust::kManifest, {"step-00000003"}).name,
             "step-00000002");
   save_step(4);
+  EXPECT_EQ(purge(files_, dir_.path(), {2, {"step-00000003"}}), Names{"step-00000001"});
+  save_step(5);
   EXPECT_EQ(purge(files_, dir_.path(), {2, {"step-00000003"}}),
-            (Names{"step-00000001", "step-00000003"}));
+            (Names{"step-00000002", "step-00000003"}));
+}
+
+TEST_F(Catalog, WhatIsDamagedOrMisnamedIsNotRemovedUnasked) {
+  for (const std::int64_t step : {1, 2, 3}) save_step(step);
+  fs::rename(dir_.path() + "/step-00000001", dir_.path() + "/step-00000007");
+  fs::remove(dir_.path() + "/step-00000002/rank-00000.safetensors");
+  EXPECT_TRUE(purge(files_, dir_.path(), {2, {}}).empty());
+  for (const std::int64_t step : {4, 5}) save_step(step);
+  EXPECT_EQ(purge(files_, dir_.path(), {2, {}}), (Names{"step-00000002", "step-00000003"}));
+  EXPECT_EQ(names(), (Names{"latest", "step-00000004", "step-00000005", "step-00000007"}));
 }
 
 TEST_F(Catalog, UnfinishedOnesGoWhenTheNextSaveBegins) {
