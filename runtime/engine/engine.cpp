@@ -168,9 +168,13 @@ void Engine::settle() {
 }
 
 double Engine::evaluate(std::int64_t batches) {
+  return *evaluate(batches, [] { return false; });
+}
+
+std::optional<double> Engine::evaluate(std::int64_t batches, const std::function<bool()>& leave) {
   require_weights();
   settle();
-  return use_.evaluate(batches);
+  return use_.evaluate(batches, leave);
 }
 
 std::vector<double> Engine::losses(const RowSource& rows, std::int64_t count) {

@@ -44,6 +44,10 @@ class Engine final {
   // Mean loss over the targets of validation batches [0, batches): those that rows count as learned
   // (SampleRows::learned_targets), else all.
   [[nodiscard]] double evaluate(std::int64_t batches);
+  // The same, but leave() is called before each batch, and true ends the evaluation without a loss.
+  // The answers must be equal on every rank.
+  [[nodiscard]] std::optional<double> evaluate(std::int64_t batches,
+                                               const std::function<bool()>& leave);
   // The sum of the losses of each of `count` micro-batches, on all ranks. A sum does not depend on
   // the rank that runs its micro-batch. rows(i, 0, train.micro_batch, out) is micro-batch i;
   // targets may be kIgnoreTarget.

@@ -1,5 +1,6 @@
 #include "runtime/run/trainer.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -7,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "runtime/engine/gpu_memory.hpp"
@@ -137,6 +139,13 @@ TrainingError lowest_scale_error(std::int64_t step, double scale) {
                        "optimizer.lr");
 }
 
+// Whether any rank was asked to stop. Collective.
+bool any_rank_stops(Communicator& comm) {
+  const double mine = stop_requested() ? 1.0 : 0.0;
+  const std::vector<double> all = comm.all_gather_values({&mine, 1});
+  return std::any_of(all.begin(), all.end(), [](double asked) { return asked > 0; });
+}
+
 // After all collectives: no rank waits while a slow tracker takes the last steps.
 constexpr const char* kEnding = "ending the run's reports";
 
@@ -243,8 +252,8 @@ class Trainer {
     record.skipped = skipped;
     record.checkpoint_ms = saver_.take_stall_ms();
     watchdog_.pulse();
-    const bool stop = RunSaver::says_stop(result.vote);
-    if (evaluates_after(step, stop)) evaluate(record);
+    bool stop = RunSaver::says_stop(result.vote);
+    if (evaluates_after(step, stop)) stop = !evaluate(record);
     const CountedTiers counted = meter_.counted(engine_);
     {
       const PhaseScope comparing = waits("comparing the ranks' timers and memory");
@@ -300,25 +309,36 @@ class Trainer {
     return step == train.steps || (train.eval_every > 0 && step % train.eval_every == 0);
   }
 
-  void evaluate(StepRecord& record) {
+  // False if the run was asked to stop meanwhile: then the record has no validation loss.
+  bool evaluate(StepRecord& record) {
     const auto begin = std::chrono::steady_clock::now();
+    std::vector<std::pair<std::string, double>> losses;
     double sum = 0;
     for (std::size_t i = 0; i < data_.valid_sets().size(); ++i) {
-      record.eval_losses.emplace_back(data_.valid_sets()[i], loss_of(i));
-      sum += record.eval_losses.back().second;
+      const std::optional<double> loss = loss_of(i);
+      if (!loss) return false;
+      losses.emplace_back(data_.valid_sets()[i], *loss);
+      sum += *loss;
     }
     // Sets alone: each has given the same number of tokens.
-    record.eval_loss = data_.valid_samples() > 0
-                           ? loss_of(kMainSet)
-                           : sum / static_cast<double>(data_.valid_sets().size());
-    record.eval_ppl = std::exp(*record.eval_loss);
+    const std::optional<double> loss = data_.valid_samples() > 0
+                                           ? loss_of(kMainSet)
+                                           : sum / static_cast<double>(data_.valid_sets().size());
+    if (!loss) return false;
+    record.eval_losses = std::move(losses);
+    record.eval_loss = loss;
+    record.eval_ppl = std::exp(*loss);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     report_.evaluated(record, took.count());
+    return true;
   }
 
-  double loss_of(std::size_t set) {
+  std::optional<double> loss_of(std::size_t set) {
     valid_set_ = set;
-    return engine_.evaluate(options_.engine.train.eval_steps);
+    return engine_.evaluate(options_.engine.train.eval_steps, [this] {
+      const PhaseScope voting = waits("asking the ranks for requests to stop");
+      return any_rank_stops(comm_);
+    });
   }
 
   void sample() {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <future>
+#include <thread>
 
 #include "tests/cli/rank_processes.hpp"
 #include "tests/cli/resume_runs.hpp"
@@ -149,6 +150,23 @@ TEST_F(Resume, TerminationOfOneRankIsAStopOfAll) {
       << stopped.output;
   EXPECT_EQ(stopped.output.find("failed"), std::string::npos) << stopped.output;
   EXPECT_EQ(complete("run").size(), 1U) << stopped.output;
+}
+
+// Step 5 is evaluated for minutes.
+TEST_F(Resume, AStopEndsAnEvaluation) {
+  auto run = std::async(std::launch::async, [&] {
+    return train("run", "--set train.eval_every=5 --set train.eval_steps=1000000");
+  });
+  const Finished stopped = during(
+      std::move(run), [&] { return scratch_.metrics("run").size() >= 4; },
+      [&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));  // step 5 itself takes a few
+        signal_launcher(scratch_, "run", SIGTERM);
+      });
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
+  EXPECT_EQ(complete("run"), std::vector<std::string>{"step-00000005"}) << stopped.output;
+  EXPECT_EQ(stopped.output.find("validation loss"), std::string::npos) << stopped.output;
+  EXPECT_FALSE(scratch_.metrics("run").back().contains("eval_loss"));
 }
 
 // The launcher waits longer than the 10 s of a run that keeps nothing.

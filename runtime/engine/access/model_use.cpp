@@ -19,11 +19,12 @@ ModelUse::ModelUse(const EngineSetup& setup, const EnginePrograms& programs, Ste
                    StepOps& ops, ProgramRunner& runner)
     : setup_(setup), programs_(programs), run_(run), ops_(ops), runner_(runner) {}
 
-double ModelUse::evaluate(std::int64_t batches) {
+std::optional<double> ModelUse::evaluate(std::int64_t batches, const std::function<bool()>& leave) {
   run_.loss_sum = 0;
   const std::int64_t per_batch = setup_.shape().micro_batches;
   double divisor = 0;  // targets of all batches, on a rank that has read their rows
   for (std::int64_t i = 0; i < batches * per_batch; ++i) {
+    if (i % per_batch == 0 && leave()) return std::nullopt;
     runner_.execute(programs_.eval, RunMode::kEvaluate, i);
     if (i % per_batch == 0) divisor += run_.loss_divisor(setup_.tokens_of_step());
   }

@@ -5,6 +5,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,7 +25,8 @@ class ModelUse {
   ModelUse(const EngineSetup& setup, const EnginePrograms& programs, StepRun& run, StepOps& ops,
            ProgramRunner& runner);
 
-  [[nodiscard]] double evaluate(std::int64_t batches);
+  [[nodiscard]] std::optional<double> evaluate(std::int64_t batches,
+                                               const std::function<bool()>& leave);
   [[nodiscard]] std::vector<double> losses(const RowSource& rows, std::int64_t count);
   [[nodiscard]] at::Tensor decode(std::int64_t first, std::span<const std::int64_t> tokens);
   [[nodiscard]] at::Tensor next_token_logits(const SampleRows& tokens, std::int64_t rows);

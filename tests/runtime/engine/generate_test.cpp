@@ -320,5 +320,17 @@ TEST(Losses, AddUpToTheEvaluation) {
   });
 }
 
+TEST(Evaluation, IsLeftBetweenBatches) {
+  EngineOptions options = tiny_options();
+  options.dp = 2;
+  run_world(options, Wire::kLocal, [&](int, Engine& engine) {
+    int asked = 0;
+    EXPECT_FALSE(engine.evaluate(1000000, [&] { return ++asked == 2; }));
+    EXPECT_EQ(asked, 2);
+    asked = 0;
+    EXPECT_EQ(engine.evaluate(3, [&] { return ++asked > 3; }), engine.evaluate(3));
+  });
+}
+
 }  // namespace
 }  // namespace sluice::testing
