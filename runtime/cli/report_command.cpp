@@ -1,11 +1,14 @@
 // `sluice report`: a page of one run or several, once or as long as they go on.
+#include <strings.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -44,6 +47,30 @@ void warn_of_damage(const std::vector<RunReader>& runs) {
                    static_cast<long long>(data.damaged() - printed));
     }
   }
+}
+
+// Whether the file begins as a page does.
+bool is_page(const std::string& path) {
+  constexpr std::string_view kBegin = "<!doctype html";
+  std::string begin(kBegin.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(begin.data(), std::ssize(begin));
+  return ::strncasecmp(begin.data(), kBegin.data(), kBegin.size()) == 0;
+}
+
+// Refuses to replace a file that is no page: a forgotten name or a glob puts a run's own file after
+// -o. An empty file elsewhere holds nothing to lose.
+void check_target(const std::string& path, const std::vector<RunReader>& runs) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored) || is_page(path)) return;
+  const fs::path folder = fs::absolute(path).parent_path();
+  const bool of_run = std::any_of(runs.begin(), runs.end(), [&](const RunReader& run) {
+    return fs::equivalent(folder, run.data().folder, ignored);
+  });
+  if (!of_run && fs::is_empty(path, ignored)) return;
+  throw ConfigError("cannot write the report to " + path +
+                    ": the file is there and is no HTML page; give -o the name of a new file, or "
+                    "remove this one");
 }
 
 // The page and its data as they are now. Made when a browser asks, and kept until a run has grown.
@@ -119,6 +146,7 @@ int run_report(const ReportCommand& command) {
   }
   const std::string path =
       command.output.empty() ? data.front()->folder + "/report.html" : command.output;
+  check_target(path, runs);
   write_output_file(path, runs_page(data, false));
   print(runs_text(data) + path + "\n");
   return 0;

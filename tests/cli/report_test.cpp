@@ -128,6 +128,14 @@ TEST_F(Report, BadArguments) {
   scratch_.write("run/metrics.jsonl", "{\"step\":1,\"loss\":2}\nbroken\n{\"step\":2,\"lo");
   expect("run", 0, "run/metrics.jsonl:2: no JSON object");
   expect("run -o none/report.html", 4, "none/report.html");
+  expect("run -o run/metrics.jsonl", 2, "metrics.jsonl: the file is there and is no HTML page");
+  expect("run -o tiny.yaml", 2, "give -o the name of a new file");
+  EXPECT_TRUE(scratch_.read("run/metrics.jsonl").starts_with("{\"step\":1"));
+  scratch_.write("run/events.jsonl", "");
+  expect("run -o run/events.jsonl", 2, "no HTML page");
+  scratch_.write("empty/new.html", "");
+  expect("run -o empty/new.html", 0, "");
+  expect("run -o empty/new.html", 0, "");
   expect("run --port 80", 2, "--watch");
   expect("run --watch --port 70000", 2, "65535");
   expect("run --watch -o x.html", 2, "-o");
