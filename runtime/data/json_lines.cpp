@@ -1,6 +1,7 @@
 #include "runtime/data/json_lines.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 
 // Gives the parser's templates names of their own. Other units instantiate the same templates
@@ -69,6 +70,7 @@ class TextOfKey {
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const Json::exception& error) {
+    has_too_large_ = error.id == kJsonNumberTooLarge;
     // "[json.exception.parse_error.101] parse error at line 1, column 7: REASON; last read: BYTES"
     std::string reason = error.what();
     for (const std::string_view before : {"] ", ": "}) {
@@ -79,6 +81,9 @@ class TextOfKey {
     line_.error = "not valid JSON at byte " + std::to_string(position) + " of the line: " + reason;
     return false;
   }
+
+  // The parser stopped at a number beyond the range of a double: the line may be JSON.
+  [[nodiscard]] bool has_too_large() const { return has_too_large_; }
 
   // After the last event.
   void finish() {
@@ -113,6 +118,7 @@ class TextOfKey {
   const std::string& key_;
   JsonLine& line_;
   std::int64_t depth_ = 0;
+  bool has_too_large_ = false;
   bool taken_ = false;  // the last key of the outermost object is key_
   std::string kind_;    // of the key's value where it is no string
   std::vector<std::string> keys_;
@@ -140,6 +146,34 @@ bool is_low(std::optional<unsigned> unit) { return unit && *unit >= 0xDC00 && *u
 
 bool may_have_surrogates(std::string_view line) {
   return line.find("\\ud") != std::string_view::npos || line.find("\\uD") != std::string_view::npos;
+}
+
+// `line` with 0 for each number beyond the range of a double; bytes keep their places.
+std::string without_too_large(std::string_view line) {
+  std::string mended(line);
+  for (std::size_t i = 0; i < mended.size();) {
+    if (mended[i] == '"') {
+      for (++i; i < mended.size() && mended[i] != '"'; ++i) i += mended[i] == '\\' ? 1U : 0U;
+      if (i >= mended.size()) break;
+    }
+    const std::size_t end = std::min(mended.find_first_not_of("+-.eE0123456789", i), mended.size());
+    double value = 0;
+    const auto [stop, error] = std::from_chars(mended.data() + i, mended.data() + end, value);
+    if (error == std::errc::result_out_of_range && stop == mended.data() + end) {
+      mended.replace(i, end - i, "0" + std::string(end - i - 1, ' '));
+    }
+    i = std::max(end, i + 1);
+  }
+  return mended;
+}
+
+JsonLine parse_text_of(std::string_view line, const std::string& key, bool mended) {
+  JsonLine result;
+  TextOfKey events(key, result);
+  (void)Json::sax_parse(line.begin(), line.end(), &events);
+  if (events.has_too_large() && !mended) return parse_text_of(without_too_large(line), key, true);
+  events.finish();
+  return result;
 }
 
 }  // namespace
@@ -209,16 +243,8 @@ LineReader::Next LineReader::next(std::string_view& line) {
 }
 
 JsonLine parse_json_line(std::string_view line, const std::string& key) {
-  JsonLine result;
-  TextOfKey events(key, result);
-  if (may_have_surrogates(line)) {
-    const std::string mended = without_lone_surrogates(line);
-    (void)Json::sax_parse(mended.begin(), mended.end(), &events);
-  } else {
-    (void)Json::sax_parse(line.begin(), line.end(), &events);
-  }
-  events.finish();
-  return result;
+  if (!may_have_surrogates(line)) return parse_text_of(line, key, false);
+  return parse_text_of(without_lone_surrogates(line), key, false);
 }
 
 }  // namespace sluice

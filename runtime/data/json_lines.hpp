@@ -45,7 +45,11 @@ struct JsonLine {
   std::string error;
 };
 
+// The id of nlohmann's error at a number beyond the range of a double, which is JSON all the same.
+inline constexpr int kJsonNumberTooLarge = 406;
+
 // Half a surrogate pair (\ud83d alone, which Python's json writes and reads) becomes U+FFFD.
+// Numbers may be of any size.
 [[nodiscard]] JsonLine parse_json_line(std::string_view line, const std::string& key);
 
 // `line` with "\ufffd" for each half of a surrogate pair.

@@ -25,11 +25,11 @@ class ValueBuilder {
   bool number_integer(Json::number_integer_t number) { return add(Value::integer(number)); }
   bool number_unsigned(Json::number_unsigned_t number) {
     if (number > static_cast<Json::number_unsigned_t>(INT64_MAX))
-      return too_large(std::to_string(number));
+      return too_large(std::to_string(number), "the integer ");
     return add(Value::integer(static_cast<std::int64_t>(number)));
   }
   bool number_float(Json::number_float_t number, const std::string& digits) {
-    if (digits.find_first_of(".eE") == digits.npos) return too_large(digits);
+    if (digits.find_first_of(".eE") == digits.npos) return too_large(digits, "the integer ");
     return add(Value::real(number));
   }
   bool binary(Json::binary_t&) { return false; }
@@ -42,7 +42,8 @@ class ValueBuilder {
   bool start_array(std::size_t) { return start(false); }
   bool end_object() { return end(); }
   bool end_array() { return end(); }
-  bool parse_error(std::size_t position, const std::string&, const Json::exception&) {
+  bool parse_error(std::size_t position, const std::string& token, const Json::exception& problem) {
+    if (problem.id == kJsonNumberTooLarge) return too_large(token, "the number ");
     error = "not valid JSON at byte " + std::to_string(position);
     return false;
   }
@@ -55,8 +56,8 @@ class ValueBuilder {
     std::vector<Value> list{};
   };
 
-  bool too_large(const std::string& digits) {
-    error = "the integer " + digits.substr(0, 40) + " is too large for 64 bits";
+  bool too_large(const std::string& digits, const char* kind) {
+    error = kind + digits.substr(0, 40) + " is too large for 64 bits";
     return false;
   }
   bool start(bool object) {

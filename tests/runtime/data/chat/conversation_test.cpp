@@ -174,6 +174,7 @@ TEST(Conversation, ValuesOfJsonHaveLimits) {
             "the integer 9223372036854775808 is too large for 64 bits");
   EXPECT_EQ(parse_json_value("[1000000000000000000000]").error,
             "the integer 1000000000000000000000 is too large for 64 bits");
+  EXPECT_EQ(parse_json_value("[1e400]").error, "the number 1e400 is too large for 64 bits");
   EXPECT_EQ(jinja::to_json(value_from(R"({"b":1,"a":"\ud83d","b":2.0})"), {}),
             "{\"b\": 2.0, \"a\": \"\uFFFD\"}");
 }

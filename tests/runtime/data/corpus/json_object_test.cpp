@@ -40,6 +40,7 @@ TEST(JsonObject, AgreesWithTheOtherReader) {
   const std::vector<std::string> lines{R"({"text": "a"})",
                                        R"({"text": "a", "text": "b"})",
                                        R"({"text": "a", "text": 1})",
+                                       R"({"a": 1e400, "text": "a"})",
                                        "{}",
                                        "{ }",
                                        "[]",
