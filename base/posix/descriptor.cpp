@@ -55,6 +55,18 @@ int write_fully_at(int fd, std::span<const std::byte> bytes, std::int64_t& offse
   });
 }
 
+int read_to_end(int fd, std::string& text) {
+  constexpr std::size_t kPart = 1 << 16;
+  while (true) {
+    const std::size_t before = text.size();
+    text.resize(before + kPart);
+    const ssize_t count = ::read(fd, text.data() + before, kPart);
+    text.resize(before + (count > 0 ? static_cast<std::size_t>(count) : 0));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return count < 0 ? errno : 0;
+  }
+}
+
 int sync_folder(const std::string& path) {
   const Descriptor folder = open_descriptor(path, O_RDONLY | O_DIRECTORY);
   if (!folder) return errno;

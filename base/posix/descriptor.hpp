@@ -46,6 +46,10 @@ class Descriptor {
 [[nodiscard]] int write_fully(int fd, std::span<const std::byte> bytes);
 [[nodiscard]] int write_fully_at(int fd, std::span<const std::byte> bytes, std::int64_t& offset);
 
+// Appends all bytes from the descriptor's position to the end: of a file, a pipe, a device. 0, or
+// errno.
+[[nodiscard]] int read_to_end(int fd, std::string& text);
+
 // Makes the names in a folder survive a power failure. 0, or errno. File systems whose folders
 // cannot be synced (EINVAL) have no need of the call.
 [[nodiscard]] int sync_folder(const std::string& path);

@@ -1,13 +1,16 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 
 #include "base/error.hpp"
+#include "base/posix/descriptor.hpp"
+#include "base/posix/io_error.hpp"
 #include "configs/json_schema.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
@@ -20,9 +23,13 @@ namespace {
 
 std::string read_input(const std::string& path) {
   if (path.empty()) return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw IoError("cannot read " + path, path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  const Descriptor file = open_descriptor(path, O_RDONLY);
+  std::string text;
+  const int error = file ? read_to_end(file.get(), text) : errno;
+  if (error != 0) {
+    throw_io_error("read", path, error, "; name a file that may be read, or none: standard input");
+  }
+  return text;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace sluice {
 namespace {
 
 [[noreturn]] void fail(const std::string& path) {
-  throw_io_error("read", path, errno, "; check that the file may be read");
+  throw_io_error("read", path, errno, "; check that it is a file, and may be read");
 }
 
 }  // namespace

@@ -1,15 +1,16 @@
 #include "runtime/report/run_reader.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/posix/descriptor.hpp"
 #include "base/posix/io_error.hpp"
 
 namespace sluice {
@@ -34,6 +35,7 @@ std::string folder_of(const std::string& path) {
                 path);
 }
 
+constexpr const char* kCheck = "; check that it is a file, and may be read";
 constexpr const char* kNoStep = "no JSON object with a step of 1 or more; the line was left out";
 
 }  // namespace
@@ -68,14 +70,16 @@ std::optional<std::string> RunReader::WholeFile::changed() {
           std::to_string(info.st_size) + " " + std::to_string(info.st_mtim.tv_sec) + "." +
           std::to_string(info.st_mtim.tv_nsec);
   } else if (errno != ENOENT && errno != ENOTDIR) {
-    throw_io_error("read", path, errno, "; check that the file may be read");
+    throw_io_error("read", path, errno, kCheck);
   }
   if (now == state) return std::nullopt;
   state = now;
   if (state.empty()) return "";
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw_io_error("read", path, errno, "; check that the file may be read");
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  const Descriptor file = open_descriptor(path, O_RDONLY);
+  std::string text;
+  const int error = file ? read_to_end(file.get(), text) : errno;
+  if (error != 0) throw_io_error("read", path, error, kCheck);
+  return text;
 }
 
 RunReader::RunReader(const std::string& folder)

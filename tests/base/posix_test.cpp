@@ -75,6 +75,16 @@ TEST(Descriptor, WritesEveryByteOrSaysWhyNot) {
   EXPECT_EQ(write_fully(open_descriptor("/dev/full", O_WRONLY).get(), bytes_of("x")), ENOSPC);
 }
 
+TEST(Descriptor, ReadsToTheEndOrSaysWhyNot) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("f"), text(100000, 'x');
+  write_file_atomically(path, text);
+  std::string read;
+  EXPECT_EQ(read_to_end(open_descriptor(path, O_RDONLY).get(), read), 0);
+  EXPECT_TRUE(read == text);
+  EXPECT_EQ(read_to_end(open_descriptor(folder.path(), O_RDONLY).get(), read), EISDIR);
+}
+
 TEST(Memfd, IsZerosThatMappingsShare) {
   const Descriptor file = make_memfd("test", 8192);
   const MappedPages writer = MappedPages::shared(file.get(), 8192, /*writable=*/true);

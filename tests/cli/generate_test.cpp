@@ -261,6 +261,17 @@ TEST_F(Trained, RefusesWhatItCannotDo) {
   expect_error(use + "--prompt-file run", 4, "cannot read the prompt: run: Is a directory");
 }
 
+TEST(Encode, AnInputThatCannotBeReadIsNamed) {
+  const Scratch scratch;
+  for (const auto& [input, why] :
+       {std::pair("none", "No such file"), std::pair(".", "Is a directory; name a file")}) {
+    const Finished done = run_program(scratch, std::string("tokenizer encode ") + input);
+    EXPECT_EQ(done.exit_code, 4) << done.output;
+    const std::string said = std::string("cannot read ") + input + ": " + why;
+    EXPECT_NE(done.output.find(said), std::string::npos) << done.output;
+  }
+}
+
 // SLUICE_TTY: what the launcher says to its ranks where its own output is a terminal.
 TEST(Decode, IdsAreCheckedAndATerminalGetsNoControls) {
   const Scratch scratch;

@@ -1,15 +1,18 @@
 #include "runtime/launch/hosts/hostfile.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <sstream>
+#include <system_error>
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/posix/descriptor.hpp"
 #include "base/posix/host_name.hpp"
 
 namespace sluice {
@@ -98,10 +101,13 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
 }
 
 std::vector<HostSlots> read_hostfile(const std::string& path, int default_slots) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw ConfigError("launch.hostfile: cannot read " + path + "; give the hosts' file");
-  const std::string text(std::istreambuf_iterator<char>(in), {});
-  if (in.bad()) throw ConfigError("launch.hostfile: cannot read " + path + "; it must be a file");
+  const Descriptor file = open_descriptor(path, O_RDONLY);
+  std::string text;
+  const int error = file ? read_to_end(file.get(), text) : errno;
+  if (error != 0) {
+    throw ConfigError("launch.hostfile: cannot read " + path + ": " +
+                      std::generic_category().message(error) + "; give the hosts' file");
+  }
   std::vector<HostSlots> hosts = parse_hostfile(text, path);
   for (HostSlots& host : hosts) {
     if (host.slots == 0) host.slots = default_slots;

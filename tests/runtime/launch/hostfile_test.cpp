@@ -53,7 +53,15 @@ TEST(Hostfile, NoHostIsAMistake) {
 TEST(Hostfile, ReadFillsInTheSlots) {
   const TemporaryFolder folder;
   const std::string path = (folder.path() / "hosts").string();
-  EXPECT_THROW((void)read_hostfile(path, 2), ConfigError);
+  for (const auto& [wrong, why] : {std::pair(path, "No such file"),
+                                   std::pair(folder.path().string(), "Is a directory; give")}) {
+    try {
+      (void)read_hostfile(wrong, 2);
+      ADD_FAILURE() << wrong;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(wrong + ": " + why));
+    }
+  }
   std::ofstream(path) << "a\nb slots=3\n";
   const auto hosts = read_hostfile(path, 2);
   EXPECT_EQ(hosts[0].slots, 2);

@@ -137,6 +137,20 @@ TEST(RunReader, RefusesWhatIsNoRun) {
   EXPECT_THROW((void)open_runs({folder.file("other.txt")}), IoError);
 }
 
+TEST(RunReader, NamesAFolderInAFilesPlace) {
+  for (const char* name : {"config.yaml", "plan.json", "metrics.jsonl"}) {
+    const RunFolder folder;
+    folder.append("events.jsonl", "");
+    std::filesystem::create_directories(folder.file(name));
+    try {
+      const RunReader reader(folder.path());
+      ADD_FAILURE() << name;
+    } catch (const IoError& error) {
+      EXPECT_EQ(error.path(), folder.file(name));
+    }
+  }
+}
+
 TEST(RunReader, NamesDiffer) {
   const RunFolder folder;
   for (const char* name : {"a/run", "b/run"}) {
