@@ -252,6 +252,7 @@ class Questions {
     for (std::string line;;) {
       if (::isatty(STDIN_FILENO) == 1) std::fputs("> ", stderr);
       if (stop_requested() || !std::getline(std::cin, line)) return std::nullopt;
+      if (line.ends_with('\r')) line.pop_back();  // of a file from Windows
       if (!line.empty()) return line;
     }
   }

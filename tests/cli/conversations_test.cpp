@@ -73,6 +73,13 @@ TEST_F(Talks, AreLearnedEvaluatedAndAnswered) {
       scratch_, "generate --checkpoint ckpt --chat --temperature 0 --prompt 'colour of the sky'");
   EXPECT_EQ(answer.exit_code, 0) << answer.output;
   EXPECT_NE(answer.output.find("It is red.\n"), std::string::npos) << answer.output;
+  // Lines of a file from Windows: the first one is empty.
+  scratch_.write("ask.txt", "\r\ncolour of the sky\r\n");
+  const Finished asked = run_program(
+      scratch_, "generate --checkpoint ckpt --chat --temperature 0 --json < ask.txt 2>/dev/null");
+  const nlohmann::json answered = nlohmann::json::parse(asked.output, nullptr, false);
+  ASSERT_TRUE(answered.is_object()) << asked.output;
+  EXPECT_EQ(answered["prompt"], "colour of the sky");
   // The checkpoint holds the template: elsewhere data.chat_template names no file.
   fs::create_directory(scratch_.path("moved"));
   fs::copy(scratch_.path("ckpt"), scratch_.path("moved/ckpt"), fs::copy_options::recursive);
