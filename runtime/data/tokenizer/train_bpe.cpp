@@ -167,6 +167,14 @@ class Trainer {
   std::vector<std::uint64_t> grown_;
 };
 
+[[noreturn]] void refuse_no_words(const std::vector<std::string>& text) {
+  const std::string first = text.empty() ? "" : text[0];
+  throw IoError("no tokenizer can be learned from " + first +
+                    (text.size() > 1 ? " and the other files" : "") +
+                    ": all are empty or without text; give files with text",
+                first);
+}
+
 }  // namespace
 
 BpeTrainResult train_bpe(const BpeTrainOptions& options) {
@@ -183,6 +191,7 @@ BpeTrainResult train_bpe(const BpeTrainOptions& options) {
                       "folder with -o, or remove the old one");
   }
   const auto counts = count_words(options);
+  if (counts.empty()) refuse_no_words(options.text);
   Trainer trainer(counts);
   trainer.run(options.vocab_size - 1, std::max<std::int64_t>(options.min_count, 1));
   trainer.pieces_.emplace_back(kEndOfTextName);

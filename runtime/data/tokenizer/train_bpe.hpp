@@ -24,7 +24,7 @@ struct BpeTrainResult {
 // Repeats until the vocabulary is full: merges the most frequent pair of neighbours within GPT-2's
 // words; among equals the pair with the smaller ids. Memory is that of the distinct words. The
 // result depends only on the text. Throws ConfigError (vocab_size; out_dir holds a tokenizer) and
-// IoError (files).
+// IoError (files; a text without a word).
 BpeTrainResult train_bpe(const BpeTrainOptions& options);
 
 }  // namespace sluice

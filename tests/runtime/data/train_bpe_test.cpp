@@ -86,5 +86,11 @@ TEST_F(TrainBpe, StopsWhereNothingRepeats) {
   EXPECT_THAT(message_of<ConfigError>([&] { train("abcd", 256); }), HasSubstr("vocabulary of 256"));
 }
 
+TEST_F(TrainBpe, ATextWithoutAWordGivesNoTokenizer) {
+  EXPECT_THAT(message_of<IoError>([&] { train("", 300); }),
+              HasSubstr("t.txt: all are empty or without text"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
 }  // namespace
 }  // namespace sluice::testing
