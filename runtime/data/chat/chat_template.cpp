@@ -66,7 +66,8 @@ std::string template_of(const Dict& config, const std::string& path) {
     }
   }
   throw ConfigError(path + " has no chat_template" + (list != nullptr ? " called 'default'" : "") +
-                    "; give a file with --template FILE, as chat_template.jinja of the model");
+                    "; name a file, as chat_template.jinja of the model, with data.chat_template "
+                    "(of a command: --template)");
 }
 
 Value messages_to(const Value& messages, std::size_t count) {
@@ -129,8 +130,9 @@ ChatTemplateSource find_chat_template(const std::string& path) {
     return with_text(std::move(source));
   }
   if (settings.as_dict() == nullptr) {
-    throw ConfigError(path + " has neither chat_template.jinja nor tokenizer_config.json; give a " +
-                      "file with --template FILE");
+    throw ConfigError(path +
+                      " has neither chat_template.jinja nor tokenizer_config.json; name a file "
+                      "with data.chat_template (of a command: --template)");
   }
   source.path = config.string();
   source.text = template_of(*settings.as_dict(), source.path);

@@ -72,8 +72,9 @@ fs::path file_in_folder(const fs::path& folder) {
                       std::to_string(ranks.size()) + " .tiktoken files; name one");
   }
   if (is_file(folder / "tokenizer.model")) return folder / "tokenizer.model";
-  throw IoError("data.tokenizer: no tokenizer.json, vocab.json + merges.txt or *.tiktoken in " +
-                    folder.string(),
+  throw IoError("data.tokenizer: " + folder.string() +
+                    " has no tokenizer.json, vocab.json + merges.txt, *.tiktoken or "
+                    "tokenizer.model; name a file or another folder",
                 folder.string());
 }
 

@@ -163,8 +163,9 @@ TEST(MakeTokenizer, SaysWhatItCannotFind) {
   const TempFolder folder;
   EXPECT_THAT(message_of([&] { (void)make_tokenizer(folder / "none"); }),
               HasSubstr("no file or folder"));
-  EXPECT_THAT(message_of([&] { (void)make_tokenizer(folder.path()); }),
-              HasSubstr("no tokenizer.json"));
+  EXPECT_THAT(
+      message_of([&] { (void)make_tokenizer(folder.path()); }),
+      HasSubstr("no tokenizer.json, vocab.json + merges.txt, *.tiktoken or tokenizer.model;"));
   write_file(folder / "x.spm", "x");
   EXPECT_THAT(message_of<ConfigError>([&] { (void)make_tokenizer(folder / "x.spm"); }),
               HasSubstr("of no known kind"));

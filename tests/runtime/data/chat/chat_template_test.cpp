@@ -265,13 +265,14 @@ TEST(ChatTemplate, SaysWhatIsMissing) {
   const TempFolder folder;
   EXPECT_EQ(message_of<ConfigError>([&] { (void)find_chat_template(folder.path()); }),
             folder.path() +
-                " has neither chat_template.jinja nor tokenizer_config.json; give a "
-                "file with --template FILE");
+                " has neither chat_template.jinja nor tokenizer_config.json; name a file with "
+                "data.chat_template (of a command: --template)");
   write_file(folder / "tokenizer_config.json", "{}");
   EXPECT_EQ(message_of<ConfigError>([&] { (void)find_chat_template(folder.path()); }),
             folder /
-                "tokenizer_config.json has no chat_template; give a file with --template "
-                "FILE, as chat_template.jinja of the model");
+                "tokenizer_config.json has no chat_template; name a file, as "
+                "chat_template.jinja of the model, with data.chat_template (of a command: "
+                "--template)");
   write_file(folder / "tokenizer_config.json", "{\"chat_template\": \"\"}");
   EXPECT_EQ(message_of<ConfigError>([&] { (void)find_chat_template(folder.path()); }),
             folder /
