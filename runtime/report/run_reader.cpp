@@ -177,6 +177,7 @@ bool RunReader::read_timeline() {
     const auto text = file.changed();
     if (!text) return;
     timeline = text->empty() ? "" : timeline_json(*text);
+    data_.forget_damage(file.path);
     if (!text->empty() && timeline.empty()) {
       data_.add_damage({file.path, 0, "no trace with slices; the file was left out"});
     }

@@ -113,6 +113,19 @@ TEST(RunReader, ManyDamagedLines) {
   EXPECT_TRUE(reader.data().damage.empty());
 }
 
+TEST(RunReader, ATraceThatWasHalfWrittenIsNoDamageLater) {
+  const RunFolder folder;
+  folder.append("metrics.jsonl", step_text(1, 5));
+  for (const char* name : {"trace.json", "plan_trace.json"}) {
+    folder.append(name, "{\"traceEv");
+    RunReader reader(folder.path());
+    EXPECT_EQ(reader.data().damaged(), 1) << name;
+    std::filesystem::remove(folder.file(name));
+    EXPECT_TRUE(reader.refresh());
+    EXPECT_EQ(reader.data().damaged(), 0) << name;
+  }
+}
+
 TEST(RunReader, FilesThatComeLater) {
   const RunFolder folder;
   folder.append("config.yaml", "train:\n  steps: 3  # a.yaml:1\n");
