@@ -26,10 +26,11 @@ void check_size(const std::string& name, std::int64_t size, std::int64_t parts,
   const std::string of_rank =
       parts == 1 ? name
                  : name + " / tensor = " + std::to_string(size) + " / " + std::to_string(parts);
-  broken.push_back({kKey, "fp8 needs linear layers whose sizes are multiples of " +
-                              std::to_string(kFp8Multiple) + ": " + of_rank + " = " +
-                              std::to_string(own) +
-                              "; change that size, or set train.matmul: auto"});
+  broken.push_back({kKey,
+                    "fp8 needs linear layers whose sizes are multiples of " +
+                        std::to_string(kFp8Multiple) + ": " + of_rank + " = " +
+                        std::to_string(own) + "; change that size, or set train.matmul: auto",
+                    true});
 }
 
 void check_fp8(const RunConfig& run, std::vector<BrokenRule>& broken) {

@@ -11,8 +11,9 @@
 namespace sluice {
 
 struct BrokenRule {
-  std::string_view key;  // the one most to blame: "offload.parameters"
-  std::string what;      // what it needs, why, and what to write
+  std::string_view key;   // the one most to blame: "offload.parameters"
+  std::string what;       // what it needs, why, and what to write
+  bool of_model = false;  // the rule compares with a size of the model
 };
 
 [[nodiscard]] std::vector<BrokenRule> broken_offload_rules(const RunConfig& run);

@@ -30,17 +30,21 @@ class ParallelRules {
 
  private:
   void broken(std::string_view key, std::string what) { broken_.push_back({key, std::move(what)}); }
+  // A rule that compares with a size of the model.
+  void misfits(std::string_view key, std::string what) {
+    broken_.push_back({key, std::move(what), true});
+  }
 
   void check_sequence() {
     if (!mesh_.sequence || model_.seq % mesh_.tensor == 0) return;
-    broken("parallel.sequence",
-           "model.seq must be a multiple of tensor: " + remainder(model_.seq, mesh_.tensor));
+    misfits("parallel.sequence",
+            "model.seq must be a multiple of tensor: " + remainder(model_.seq, mesh_.tensor));
   }
 
   void must_divide(const std::string& what, std::int64_t size) {
     if (size % mesh_.tensor == 0) return;
-    broken("parallel.tensor",
-           what + " must be a multiple of tensor: " + remainder(size, mesh_.tensor));
+    misfits("parallel.tensor",
+            what + " must be a multiple of tensor: " + remainder(size, mesh_.tensor));
   }
 
   void check_tensor() {
@@ -53,10 +57,10 @@ class ParallelRules {
     must_divide("model.hidden", model_.hidden);
     must_divide("model.ffn", model_.ffn);
     if (model_.kv_heads % mesh_.tensor != 0 && mesh_.tensor % model_.kv_heads != 0) {
-      broken("parallel.tensor",
-             "one of model.kv_heads and tensor must be a multiple of the other: " +
-                 remainder(model_.kv_heads, mesh_.tensor) + ", " +
-                 remainder(mesh_.tensor, model_.kv_heads));
+      misfits("parallel.tensor",
+              "one of model.kv_heads and tensor must be a multiple of the other: " +
+                  remainder(model_.kv_heads, mesh_.tensor) + ", " +
+                  remainder(mesh_.tensor, model_.kv_heads));
     }
     check_vocab();
   }
@@ -65,10 +69,10 @@ class ParallelRules {
     if (model_.vocab == 0) return;
     const std::int64_t rows = vocab_rows(model_.vocab, mesh_.tensor);
     if (rows * (mesh_.tensor - 1) < model_.vocab) return;
-    broken("parallel.tensor",
-           "the last rank must have words: (tensor - 1) x " + decimal(rows) +
-               " rows < model.vocab does not hold: " + decimal(mesh_.tensor - 1) + " x " +
-               decimal(rows) + " >= " + decimal(model_.vocab));
+    misfits("parallel.tensor",
+            "the last rank must have words: (tensor - 1) x " + decimal(rows) +
+                " rows < model.vocab does not hold: " + decimal(mesh_.tensor - 1) + " x " +
+                decimal(rows) + " >= " + decimal(model_.vocab));
   }
 
   void check_schedule() {
@@ -96,11 +100,11 @@ class ParallelRules {
     const std::int64_t units = model_.layers + 2;
     const std::int64_t chunks = std::int64_t{mesh_.pipeline} * mesh_.virtual_stages;
     if (units < chunks) {
-      broken("parallel.pipeline",
-             "layers + 2 >= pipeline x virtual_stages (embedding, blocks and loss head; one unit "
-             "or more in each piece) does not hold: " +
-                 decimal(model_.layers) + " + 2 < " + decimal(mesh_.pipeline) + " x " +
-                 decimal(mesh_.virtual_stages));
+      misfits("parallel.pipeline",
+              "layers + 2 >= pipeline x virtual_stages (embedding, blocks and loss head; one unit "
+              "or more in each piece) does not hold: " +
+                  decimal(model_.layers) + " + 2 < " + decimal(mesh_.pipeline) + " x " +
+                  decimal(mesh_.virtual_stages));
     }
     if (run_.train.accumulation_order == AccumulationOrder::kLayer) {
       broken("train.accumulation_order",
@@ -125,8 +129,8 @@ class ParallelRules {
       sum += (sum.empty() ? "" : " + ") + decimal(layers);
     }
     if (total == model_.layers) return;
-    broken("parallel.stage_layers", "the sum must be model.layers: " + sum + " = " +
-                                        decimal(total) + " != " + decimal(model_.layers));
+    misfits("parallel.stage_layers", "the sum must be model.layers: " + sum + " = " +
+                                         decimal(total) + " != " + decimal(model_.layers));
   }
 
   // Gradients that are summed over replicas pass through memory.
@@ -145,9 +149,9 @@ class ParallelRules {
     } else {
       return;
     }
-    broken("offload.gradients", "nvme: " + why +
-                                    ", and these are added up in memory; keep gradients on the "
-                                    "host or the device");
+    misfits("offload.gradients", "nvme: " + why +
+                                     ", and these are added up in memory; keep gradients on the "
+                                     "host or the device");
   }
 
   const RunConfig& run_;

@@ -38,8 +38,8 @@ class Validator {
     check_zero();
     check_recompute();
     check_offload();
-    for (const BrokenRule& rule : broken_parallel_rules(run_)) broken(rule.key, rule.what);
-    for (const BrokenRule& rule : broken_matmul_rules(run_)) broken(rule.key, rule.what);
+    check_rules(broken_parallel_rules(run_));
+    check_rules(broken_matmul_rules(run_));
     check_data();
     check_launch();
     problems_.throw_if_any();
@@ -48,6 +48,12 @@ class Validator {
  private:
   void broken(std::string_view key, const std::string& what) {
     problems_.add(config_.place(key), std::string(key), what);
+  }
+  [[nodiscard]] bool knows_model() const { return purpose_ != Purpose::kPlanWithoutModel; }
+  void check_rules(const std::vector<BrokenRule>& rules) {
+    for (const BrokenRule& rule : rules) {
+      if (knows_model() || !rule.of_model) broken(rule.key, rule.what);
+    }
   }
   // The first of `keys` that was given; else the first.
   [[nodiscard]] std::string_view to_blame(std::initializer_list<std::string_view> keys) const {
@@ -223,7 +229,7 @@ class Validator {
                  num(zero.stage) + " keeps no whole gradient between micro-batches in micro order");
     }
     // Embedding, blocks and head; the unit that runs is gathered already.
-    if (zero.stage == 3 && zero.prefetch_units > run_.model.layers + 1) {
+    if (knows_model() && zero.stage == 3 && zero.prefetch_units > run_.model.layers + 1) {
       broken("zero.prefetch_units",
              "prefetch_units <= layers + 1 (all units but the one that runs) "
              "does not hold: " +
@@ -234,7 +240,8 @@ class Validator {
   void check_offload() {
     RunConfig run = run_;
     std::vector<std::string>& folders = run.offload.nvme_path;
-    if (purpose_ == Purpose::kPlan && !folders.empty()) {
+    const bool elsewhere = purpose_ == Purpose::kPlan || purpose_ == Purpose::kPlanWithoutModel;
+    if (elsewhere && !folders.empty()) {
       folders = {std::filesystem::temp_directory_path().string()};
     }
     for (const BrokenRule& rule : broken_offload_rules(run)) broken(rule.key, rule.what);

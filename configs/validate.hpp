@@ -10,8 +10,9 @@ namespace sluice {
 
 // What a configuration is checked for. A dry run and a plan open no data, so they accept a
 // configuration that names none. A plan may be of another machine: it does not look for the folders
-// of offload.nvme_path.
-enum class Purpose { kTrain, kDryRun, kPlan };
+// of offload.nvme_path. A migration may not know the sizes of its model yet: it applies no rule
+// that compares with them.
+enum class Purpose { kTrain, kDryRun, kPlan, kPlanWithoutModel };
 
 // `world` is the number of ranks of the whole job, `gpus` that of this host's GPUs where it is
 // known. Throws one ConfigError with a line per broken rule: the place of the key most to blame,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "configs/migrate/migration.hpp"
+#include "configs/reader.hpp"
 
 namespace sluice::migrate {
 
@@ -27,7 +28,10 @@ struct Blanks {
 
 // Reads the YAML as `sluice train` would and checks rules between keys for the world, apart from
 // data and folders of offload.nvme_path, which may be another machine's. Adds an error for each
-// broken rule, at the key of the source that gave the value.
+// broken rule, at the key of the source that gave the value. Applies rules on the sizes of the
+// model only if lines of the result give the sizes.
 void check_result(Migration& migration);
+// The same with all rules, for the result with its model filled in.
+void check_with_model(const LoadedConfig& result, Migration& migration);
 
 }  // namespace sluice::migrate

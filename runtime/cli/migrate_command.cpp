@@ -49,7 +49,7 @@ void take_sizes(MigrationRequest& request) {
   request.layers = model.layers;
 }
 
-// Plans the result, and finds settings that contradict the model's folder.
+// Checks the result with the sizes of the model's folder, and plans it.
 void try_model(const MigrationRequest& request, const std::string& name, Migration& migration) {
   if (request.model.empty() || migration.is_stopped()) return;
   LoadedConfig config = load_config_text(name, migrate::write_yaml(migration), {});
@@ -59,7 +59,8 @@ void try_model(const MigrationRequest& request, const std::string& name, Migrati
     migration.errors.push_back({"", error.what()});
     return;
   }
-  plan_migration(config, migration);
+  migrate::check_with_model(config, migration);
+  if (!migration.is_stopped()) plan_migration(config, migration);
 }
 
 // Never replaces a file, also not one that was made since the start.

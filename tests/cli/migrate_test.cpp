@@ -129,6 +129,24 @@ TEST_F(Migrate, AModelFillsSizesAndShowsTheMemory) {
   EXPECT_NE(json["config"].get<std::string>().find("from: \"hf\""), std::string::npos);
 }
 
+// The model has 2 layers, 4 heads and 2 key heads, GPT-2 small 12 of each.
+TEST_F(Migrate, TheRulesHoldForTheModelOfTheFolder) {
+  std::filesystem::create_directories(scratch_.path("hf"));
+  scratch_.write("hf/config.json", kModel);
+  const Finished fits =
+      run("migrate ds.json --world 8 --model hf --check --set parallel.tensor=4 --set "
+          "parallel.pipeline=2 --set parallel.stage_layers=[1,1]");
+  EXPECT_EQ(fits.exit_code, 0) << fits.output;
+  const Finished tensor =
+      run("migrate ds.json --world 3 --model hf -o out.yaml --set parallel.tensor=3");
+  EXPECT_EQ(tensor.exit_code, 2);
+  EXPECT_NE(tensor.output.find("the result would break a rule of Sluice: parallel.tensor: "
+                               "model.heads must be a multiple of tensor: 4 % 3 = 1"),
+            std::string::npos)
+      << tensor.output;
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path("out.yaml")));
+}
+
 TEST_F(Migrate, TheReportHasTheMemoryOfAHost) {
   std::filesystem::create_directories(scratch_.path("hf"));
   scratch_.write("hf/config.json", kModel);
