@@ -22,6 +22,16 @@ std::string num(double value) { return format_number(value); }
 std::string num(std::int64_t value) { return std::to_string(value); }
 std::string num(int value) { return std::to_string(value); }
 
+std::int64_t data_ranks(const ParallelOptions& mesh, int world) {
+  if (mesh.data > 0) return mesh.data;
+  return std::max<std::int64_t>(1, world / (std::int64_t{mesh.tensor} * mesh.pipeline));
+}
+
+bool has_one_micro_batch(const RunConfig& run, int world) {
+  const std::int64_t global = run.train.global_batch;
+  return global == 0 || global == run.train.micro_batch * data_ranks(run.parallel, world);
+}
+
 class Validator {
  public:
   Validator(const LoadedConfig& config, int world, std::optional<int> gpus, Purpose purpose)
@@ -84,9 +94,7 @@ class Validator {
   void check_batch() {
     const std::int64_t global = run_.train.global_batch;
     const std::int64_t micro = run_.train.micro_batch;
-    const int dp = run_.parallel.data > 0
-                       ? run_.parallel.data
-                       : world_ / (run_.parallel.tensor * run_.parallel.pipeline);
+    const std::int64_t dp = data_ranks(run_.parallel, world_);
     if (global == 0) return check_gradients_dtype(1, dp);
     const std::int64_t one_pass = micro * dp;
     if (global % one_pass == 0) return check_gradients_dtype(global / one_pass, dp);
@@ -102,7 +110,7 @@ class Validator {
   }
 
   // Only complete gradients are rounded.
-  void check_gradients_dtype(std::int64_t micro_batches, int dp) {
+  void check_gradients_dtype(std::int64_t micro_batches, std::int64_t dp) {
     const OffloadOptions& offload = run_.offload;
     if (offload.gradients_dtype == DType::kFloat32) return;
     const std::string key = "offload.gradients_dtype";
@@ -223,7 +231,8 @@ class Validator {
   void check_zero() {
     const ZeroOptions& zero = run_.zero;
     if (zero.reduce_every == ReduceEvery::kStep && zero.stage > 1 &&
-        run_.train.accumulation_order != AccumulationOrder::kLayer) {
+        run_.train.accumulation_order != AccumulationOrder::kLayer &&
+        !has_one_micro_batch(run_, world_)) {
       broken("zero.reduce_every",
              "step needs stage <= 1 or train.accumulation_order: layer; a rank of stage " +
                  num(zero.stage) + " keeps no whole gradient between micro-batches in micro order");

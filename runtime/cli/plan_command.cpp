@@ -185,7 +185,8 @@ int run_plan(const PlanCommand& command) {
   const RunPlan plan = planner.plan(question);
   facts.hiding = hiding_tokens(
       plan.shape, planner.rates(planner.at_stage(question.options, plan.stage)),
-      question.options.train.micro_batch * question.options.dp * question.options.model.seq);
+      question.options.train.micro_batch * question.options.dp * question.options.model.seq,
+      question.options.train.accumulation_order);
   std::optional<SearchResult> result;
   const bool here = is_of_this_machine(command, place);
   if (here && ranks_here(config.run, place.local_ranks).count == 0) {

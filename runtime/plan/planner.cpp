@@ -280,13 +280,17 @@ RunPlan Planner::plan(const PlanQuestion& question) {
 }
 
 LaneSeconds hiding_tokens(const StepShape& shape, const Rates& rates,
-                          std::int64_t tokens_of_micro_batch) {
+                          std::int64_t tokens_of_micro_batch, AccumulationOrder order) {
   const auto busy_with = [&](int micro_batches) {
     StepShape other = shape;
     other.micro_batches = micro_batches;
+    other.layer_major = order == AccumulationOrder::kLayer;
     // With several micro-batches in micro order, gradients do not pass and are stored in fp32.
     // Whether gradients pass changes no time.
     if (!other.layer_major) other.placement.gradients_dtype = DType::kFloat32;
+    // Ranks without full gradients reduce every micro-batch.
+    const bool whole = other.stage < 2 || keeps_full_gradients(other);
+    if (!other.layer_major && !whole) other.reduce_every = ReduceEvery::kMicroBatch;
     round_gradients(other);
     pass_gradients(other);
     const Program program = write_train_step(other);

@@ -67,8 +67,9 @@ class Planner {
 
 // Tokens per step of all ranks from which compute hides a lane's work. More micro-batches spread
 // the lane's cost per step. 0: already hidden, or idle; infinity: the lane's work per micro-batch
-// is not below compute's.
+// is not below compute's. `order`: of several micro-batches; the shape of one does not tell.
 [[nodiscard]] LaneSeconds hiding_tokens(const StepShape& shape, const Rates& rates,
-                                        std::int64_t tokens_of_micro_batch);
+                                        std::int64_t tokens_of_micro_batch,
+                                        AccumulationOrder order);
 
 }  // namespace sluice

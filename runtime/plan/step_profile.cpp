@@ -215,6 +215,17 @@ void count_batches(StepShape& shape, const EngineOptions& options, const ModelSp
       loads ? (micro_batches - 1) * shape.batch_bytes : micro_batches * documents;
 }
 
+// With one micro-batch the order decides only where buckets end. Buckets that end with their unit
+// free full gradients sooner in stages 2 and 3. That costs a rank alone no exchange, and is worth
+// one where gradients leave the device; elsewhere buckets go on, for fewer exchanges.
+bool runs_by_layer(const EngineOptions& options) {
+  if (micro_batches_of(options) == 1 && options.parallel.pipeline == 1) {
+    const bool ends_early = options.dp == 1 || options.offload.gradients != Tier::kDevice;
+    return options.zero.stage >= 2 && ends_early;
+  }
+  return options.train.accumulation_order == AccumulationOrder::kLayer;
+}
+
 bool is_whole(const ModelSpec& spec) { return spec.part.tensor == 1 && spec.part.stages == 1; }
 
 }  // namespace
@@ -250,7 +261,7 @@ std::int64_t micro_batches_of(const EngineOptions& options) {
 void apply_layout(StepPlan& plan, const EngineOptions& options) {
   StepShape& shape = plan.shape;
   shape.micro_batches = static_cast<int>(micro_batches_of(options));
-  shape.layer_major = options.train.accumulation_order == AccumulationOrder::kLayer;
+  shape.layer_major = runs_by_layer(options);
   lay_out(shape, plan, options);
   if (!plan.decoding) return;
   lay_out(*plan.decoding, plan, options);

@@ -139,13 +139,14 @@ TEST_F(Validate, Schedule) {
 
 TEST_F(Validate, Zero) {
   EXPECT_EQ(
-      complaint(kData + "zero: {stage: 2, reduce_every: step}\n", 1),
+      complaint(kData + "zero: {stage: 2, reduce_every: step}\ntrain: {global_batch: 4}\n", 1),
       "c.yaml:2:32: zero.reduce_every: step needs stage <= 1 or train.accumulation_order: "
       "layer; a rank of stage 2 keeps no whole gradient between micro-batches in micro order");
   EXPECT_EQ(complaint(kData + "zero: {stage: 2, reduce_every: step}\n"
                               "train: {accumulation_order: layer, global_batch: 4}\n",
                       1),
             "");
+  EXPECT_EQ(complaint(kData + "zero: {stage: 2, reduce_every: step}\n", 1), "");  // 1 micro-batch
   EXPECT_EQ(complaint(kData + "zero: {stage: 1, reduce_every: step}\n", 1), "");
   EXPECT_EQ(complaint(kData + "zero: {stage: 3, prefetch_units: 6}\nmodel: {layers: 4}\n", 1),
             "c.yaml:2:34: zero.prefetch_units: prefetch_units <= layers + 1 (all units but the one "

@@ -78,7 +78,8 @@ bool has_meaning(const Rung& rung, int stage) {
 
 bool keeps_what_it_sums(const EngineOptions& options) {
   return options.zero.reduce_every == ReduceEvery::kMicroBatch || options.zero.stage < 2 ||
-         options.train.accumulation_order == AccumulationOrder::kLayer;
+         options.train.accumulation_order == AccumulationOrder::kLayer ||
+         micro_batches_of(options) == 1;
 }
 
 bool stores_complete_gradients(const EngineOptions& options) {

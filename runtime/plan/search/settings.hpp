@@ -36,7 +36,7 @@ struct Rung {
 [[nodiscard]] bool has_meaning(const Rung& rung, int zero_stage);
 void place(EngineOptions& options, const Rung& rung);
 // False where micro-batches would be summed in whole gradients that are not kept between them:
-// zero.reduce_every step, of stages 2 and 3 in micro order.
+// zero.reduce_every step, of several micro-batches of stages 2 and 3 in micro order.
 [[nodiscard]] bool keeps_what_it_sums(const EngineOptions& options);
 // False where bf16 gradients would be rounded before they are complete: several micro-batches in
 // micro order, or on the device several data-parallel ranks.

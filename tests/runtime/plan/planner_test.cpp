@@ -89,7 +89,8 @@ TEST(Planner, TokensThatHideALaneOfAPlanWhoseGradientsPass) {
     options.train.global_batch = options.train.micro_batch * options.dp;
     const RunPlan plan = planner.plan({options, {}});
     ASSERT_GT(nth(plan.shape.groups, 1).passing_gradient_bytes, 0);
-    const LaneSeconds hiding = hiding_tokens(plan.shape, planner.rates(options), 64);
+    const LaneSeconds hiding =
+        hiding_tokens(plan.shape, planner.rates(options), 64, options.train.accumulation_order);
     EXPECT_GT(hiding[static_cast<std::size_t>(Lane::kComm)], 0);
   }
   arm_failpoints("");
@@ -105,8 +106,52 @@ TEST(Planner, TokensThatHideALaneOfAPlanWithNarrowGradients) {
   options.offload.optimizer = options.offload.gradients = Tier::kHost;
   options.offload.gradients_dtype = DType::kBFloat16;
   const RunPlan plan = planner.plan({options, {}});
-  const LaneSeconds hiding = hiding_tokens(plan.shape, planner.rates(options), 64);
+  const LaneSeconds hiding =
+      hiding_tokens(plan.shape, planner.rates(options), 64, AccumulationOrder::kMicro);
   EXPECT_GT(*std::max_element(hiding.begin(), hiding.end()), 0);
+}
+
+// The order, and when gradients are reduced, are only of several micro-batches.
+TEST(Planner, OneMicroBatchHasOnePlanInBothOrders) {
+  Planner planner(named_profile("h100-sxm"));
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const bool leaves : {false, true}) {
+      EngineOptions options = small_options();
+      options.train.global_batch = options.train.micro_batch * options.dp;
+      options.zero.stage = stage;
+      options.zero.bucket_bytes = 1 << 20;  // several units
+      if (leaves) options.offload.optimizer = Tier::kHost;
+      if (leaves && stage >= 2) options.offload.gradients = Tier::kHost;
+      const RunPlan micro = planner.plan({options, {}});
+      options.zero.reduce_every = ReduceEvery::kStep;
+      const RunPlan step = planner.plan({options, {}});
+      options.train.accumulation_order = AccumulationOrder::kLayer;
+      const RunPlan layer = planner.plan({options, {}});
+      EXPECT_EQ(key_of(micro.program), key_of(layer.program)) << "stage " << stage << leaves;
+      EXPECT_EQ(key_of(micro.program), key_of(step.program)) << "stage " << stage << leaves;
+      const LaneSeconds hiding =
+          hiding_tokens(step.shape, planner.rates(options), 64, AccumulationOrder::kMicro);
+      EXPECT_GE(*std::max_element(hiding.begin(), hiding.end()), 0);
+    }
+  }
+}
+
+// A bucket that would go on with the next unit keeps gradients of the one before. Between devices
+// it saves exchanges.
+TEST(Planner, BucketsOfOneMicroBatchEndWithTheirUnit) {
+  Planner planner(named_profile("h100-sxm"));
+  EngineOptions options = small_options();
+  options.train.global_batch = options.train.micro_batch * options.dp;
+  options.zero.stage = 2;
+  options.zero.bucket_bytes = 1 << 20;
+  const auto reductions = [&] {
+    const Program program = planner.plan({options, {}}).program;
+    return std::count_if(program.ops.begin(), program.ops.end(),
+                         [](const Op& op) { return op.kind == OpKind::kReduceGrads; });
+  };
+  EXPECT_EQ(reductions(), 1);
+  options.offload.optimizer = options.offload.gradients = Tier::kHost;
+  EXPECT_GE(reductions(), options.model.layers + 1);
 }
 
 TEST(Planner, CachedShapesAreThoseOfTheEngine) {
@@ -259,8 +304,8 @@ TEST(Planner, TokensThatHideTheDisk) {
   const StepShape shape = planner.shape_of(options).shape;
   const Rates rates = planner.rates(options);
   const std::int64_t tokens_each = 2 * 4 * 32;
-  const double tokens =
-      hiding_tokens(shape, rates, tokens_each)[static_cast<std::size_t>(Lane::kDisk)];
+  const double tokens = hiding_tokens(
+      shape, rates, tokens_each, AccumulationOrder::kMicro)[static_cast<std::size_t>(Lane::kDisk)];
   ASSERT_GT(tokens, 0);
   ASSERT_TRUE(std::isfinite(tokens));
   // From there on compute is busier than the disk, just before it is not.
