@@ -9,6 +9,7 @@
 #include "runtime/engine/rank_part.hpp"
 #include "runtime/plan/nccl_memory.hpp"
 #include "runtime/plan/passing_gradients.hpp"
+#include "runtime/plan/programs/planned_program.hpp"
 #include "runtime/plan/search/bounds.hpp"
 #include "runtime/plan/unit_seconds.hpp"
 #include "runtime/program/model/pipeline_time.hpp"

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "base/failpoint.hpp"
 #include "parallel/comm/exchange_plan.hpp"
 #include "runtime/engine/graph_choice.hpp"
 #include "runtime/engine/replica_sums.hpp"
@@ -12,6 +11,7 @@
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/unit_profile.hpp"
 #include "runtime/plan/passing_gradients.hpp"
+#include "runtime/plan/programs/planned_program.hpp"
 #include "runtime/plan/score_bytes.hpp"
 #include "runtime/program/check/pipeline_check.hpp"
 #include "runtime/program/write/step_writer.hpp"
@@ -260,7 +260,7 @@ std::int64_t micro_batches_of(const EngineOptions& options) {
 
 void apply_layout(StepPlan& plan, const EngineOptions& options) {
   StepShape& shape = plan.shape;
-  shape.micro_batches = static_cast<int>(micro_batches_of(options));
+  shape.micro_batches = countable_micro_batches(micro_batches_of(options));
   shape.layer_major = runs_by_layer(options);
   lay_out(shape, plan, options);
   if (!plan.decoding) return;
@@ -314,17 +314,6 @@ UnitProfile profile_of(const EngineOptions& options, const Model& model, std::si
   return profile;
 }
 
-Program planned_program(const StepShape& shape) {
-  Program program = write_train_step(shape);
-  if (failpoint("plan.stage." + std::to_string(shape.pipeline.stage)) ==
-      FailpointOutcome::kPoison) {
-    const auto message = std::find_if(program.ops.begin(), program.ops.end(),
-                                      [](const Op& op) { return op.lane == Lane::kPipe; });
-    if (message != program.ops.end()) ++message->micro_batch;
-  }
-  return program;
-}
-
 void check_stages(std::span<const Program> train, std::span<const StepShape> shapes) {
   if (shapes.size() < 2) return;
   std::vector<Program> evaluation;
@@ -349,6 +338,7 @@ StepPlan plan_step(const EngineOptions& options, const Model& model) {
   }
   StepPlan plan = plan_step(options, model.spec, profiles);
   plan.model_flops_per_step = model_flops_per_step(options, model.spec);
+  refuse_long_program(plan.shape);
   return plan;
 }
 

@@ -36,7 +36,8 @@ void apply_layout(StepPlan& plan, const EngineOptions& options);
 [[nodiscard]] std::int64_t whole_param_count(const ModelSpec& spec);
 
 // Profiles the units of a rank's part of the model on the meta device. Throws ConfigError if
-// options.offload.parameters would move no parameters.
+// options.offload.parameters would move no parameters, or if the step has so many micro-batches
+// that its program would fill the memory of a machine (2^24 operations).
 [[nodiscard]] StepPlan plan_step(const EngineOptions& options, const Model& model);
 
 // The results of a unit's run on the meta device, and the unit's properties.
@@ -49,9 +50,6 @@ struct UnitProfile {
 };
 [[nodiscard]] UnitProfile profile_of(const EngineOptions& options, const Model& model,
                                      std::size_t unit, bool split_backward);
-// The training program of a shape. Failpoint plan.stage.S gives a message of pipeline stage S the
-// wrong micro-batch.
-[[nodiscard]] Program planned_program(const StepShape& shape);
 // Throws Error if the programs of a pipeline's stages do not fit together (pipeline_check.hpp),
 // which is a fault of the writers. `train` and `shapes`: by stage. Writes and checks the evaluation
 // programs too.

@@ -17,6 +17,7 @@
 #include "runtime/launch/binding.hpp"
 #include "runtime/plan/nccl_memory.hpp"
 #include "runtime/plan/plan_text.hpp"
+#include "runtime/plan/programs/planned_program.hpp"
 #include "runtime/run/machine.hpp"
 #include "runtime/run/matmul_choice.hpp"
 

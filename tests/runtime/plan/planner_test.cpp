@@ -136,6 +136,37 @@ TEST(Planner, OneMicroBatchHasOnePlanInBothOrders) {
   }
 }
 
+// 2^24 operations take 14 GiB: the plan is refused before its program is written.
+TEST(Planner, RefusesAProgramThatFillsTheMemory) {
+  Planner planner(named_profile("h100-sxm"));
+  EngineOptions options = small_options();
+  const auto complaint = [&](std::int64_t micro_batches) -> std::string {
+    options.train.global_batch = options.train.micro_batch * options.dp * micro_batches;
+    std::string text;
+    try {
+      (void)planner.plan({options, {}});
+    } catch (const ConfigError& error) {
+      text = error.what();
+    }
+    try {
+      (void)plan_step(options, make_dry_model(options.model, options.part));
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.what(), text);
+      return text;
+    }
+    return text.empty() ? "" : "only plans refuse: " + text;
+  };
+  EXPECT_EQ(complaint(2000), "");
+  for (const std::int64_t many : {std::int64_t{4'000'000}, std::int64_t{1} << 33}) {
+    const std::string text = complaint(many);
+    EXPECT_EQ(text.find("train.global_batch: a step of " + std::to_string(many)), 0U) << text;
+    EXPECT_NE(text.find("counts samples, not tokens: give fewer samples, or a larger "
+                        "train.micro_batch"),
+              std::string::npos)
+        << text;
+  }
+}
+
 // A bucket that would go on with the next unit keeps gradients of the one before. Between devices
 // it saves exchanges.
 TEST(Planner, BucketsOfOneMicroBatchEndWithTheirUnit) {
