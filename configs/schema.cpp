@@ -253,14 +253,14 @@ Section memory_section() {
   return SectionMaker("memory", &RunConfig::memory,
                       "Budgets, never exceeded: of a rank's device, and of a host's memory and "
                       "NVMe, in equal shares of its ranks.")
-      .key("device", &O::device, bytes(0).or_word("none"),
-           "Memory of one rank's device; none: no limit.")
+      .key("device", &O::device, bytes(1).or_word("none"),
+           "Memory of one rank's device; none: no limit but that of a GPU's memory.")
       .example("24GiB")
-      .key("host", &O::host, bytes(0).or_word("none"),
-           "One host's memory for what is offloaded, over all its ranks; none: no limit.")
+      .key("host", &O::host, bytes(1).or_word("none"),
+           "One host's memory for what is offloaded, of all its ranks; none: no limit, 1: no use.")
       .example("64GiB")
-      .key("nvme", &O::nvme, bytes(0).or_word("none"),
-           "One host's space on NVMe, over all its ranks; none: no limit.")
+      .key("nvme", &O::nvme, bytes(1).or_word("none"),
+           "One host's space on NVMe, over all its ranks; none: no limit, 1: no use.")
       .example("1TiB");
 }
 

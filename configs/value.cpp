@@ -40,8 +40,11 @@ Mismatch found(std::string_view text, const Rules& rules) {
 
 Mismatch out_of_range(std::string_view text, const Rules& rules) {
   const bool whole = rules.type == KeyType::kCount || rules.type == KeyType::kBytes;
+  // A budget: 0 could mean either.
+  const bool budget = rules.type == KeyType::kBytes && rules.zero_word == "none";
   return {in_quotes(text) + " is out of range, expected " +
-          (whole ? whole_interval(rules) : expected_element(rules))};
+          (whole ? whole_interval(rules) : expected_element(rules)) +
+          (budget ? "; write none for no limit, or 1 where nothing may be" : "")};
 }
 
 bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {

@@ -59,11 +59,14 @@ const std::vector<Broken>& broken_values() {
       {"a bad size",
        "memory:\n"
        "  device: 24Gigs\n",
-       "c.yaml:2:11: memory.device: found '24Gigs', expected a size >= 0 such as 24GiB, 512MiB or "
+       "c.yaml:2:11: memory.device: found '24Gigs', expected a size >= 1 such as 24GiB, 512MiB or "
        "4096, or 'none'"},
       {"a negative size", "memory: {device: -1}\n",
-       "c.yaml:1:18: memory.device: '-1' is out of range, expected a size from 0 to "
-       "9223372036854775807 bytes"},
+       "c.yaml:1:18: memory.device: '-1' is out of range, expected a size from 1 to "
+       "9223372036854775807 bytes; write none for no limit, or 1 where nothing may be"},
+      {"no memory at all", "memory: {nvme: 0}\n",
+       "c.yaml:1:16: memory.nvme: '0' is out of range, expected a size from 1 to "
+       "9223372036854775807 bytes; write none for no limit, or 1 where nothing may be"},
       {"a size of a fraction of a byte", "zero: {bucket_bytes: 0.3B}\n",
        "c.yaml:1:22: zero.bucket_bytes: found '0.3B', expected a size >= 1 such as 24GiB, 512MiB "
        "or 4096"},
@@ -71,8 +74,8 @@ const std::vector<Broken>& broken_values() {
        "c.yaml:1:22: zero.bucket_bytes: '0' is out of range, expected a size from 1 to "
        "9223372036854775807 bytes"},
       {"a huge size", "memory: {device: 99999999999999999999}\n",
-       "c.yaml:1:18: memory.device: '99999999999999999999' is out of range, expected a size from 0 "
-       "to 9223372036854775807 bytes"},
+       "c.yaml:1:18: memory.device: '99999999999999999999' is out of range, expected a size from 1 "
+       "to 9223372036854775807 bytes; write none for no limit, or 1 where nothing may be"},
       {"a bad time", "launch: {timeout: 5 minutes}\n",
        "c.yaml:1:19: launch.timeout: found '5 minutes', expected a time in (0, 10000000] such as "
        "30s, 5m, 2h or 600"},
