@@ -107,6 +107,20 @@ TEST(Fsdp, ValuesWithoutCounterpartStop) {
       "parallelism_config.parallelism_config_cp_size"));
 }
 
+TEST(Fsdp, SeveralMachinesNeedAFileOfHosts) {
+  const std::string two = "distributed_type: FSDP\nnum_machines: 2\nnum_processes: 16\n";
+  const Migration result = migrate_fsdp(two, {.file = "f.yaml"});
+  EXPECT_EQ(lines_of(result).at("launch.nproc"), "8");
+  const std::string note =
+      "the job has 2 machines, and the result starts one: write their names into a file, a line "
+      "each (host slots=8), and give it with --set launch.hostfile=FILE; or start with srun or "
+      "torchrun (docs/launch.md)";
+  EXPECT_EQ(std::count(result.notes.begin(), result.notes.end(), note), 1);
+  for (const std::string& other : migrate_fsdp(file_of(""), {.file = "f.yaml"}).notes) {
+    EXPECT_EQ(other.find("machines"), std::string::npos) << other;
+  }
+}
+
 TEST(Fsdp, TensorParallelRanksAreCarriedOver) {
   const auto lines =
       lines_of(migrate_fsdp(file_of("  fsdp_version: 2\n",
