@@ -84,9 +84,11 @@ std::optional<Migration> migrate_fsdp_job(const MigrationRequest& request) {
 Migration from_source(const MigrationRequest& request) {
   if (!request.megatron.empty()) return migrate_megatron_job(request);
   if (!request.torchtitan.empty()) {
-    return migrate_torchtitan(
-        read_source("--torchtitan", request.torchtitan),
-        {.file = request.torchtitan, .world = request.world, .settings = request.set});
+    return migrate_torchtitan(read_source("--torchtitan", request.torchtitan),
+                              {.file = request.torchtitan,
+                               .world = request.world,
+                               .has_model = !request.model.empty(),
+                               .settings = request.set});
   }
   if (auto fsdp = migrate_fsdp_job(request)) return std::move(*fsdp);
   return migrate_deepspeed_job(request);

@@ -43,6 +43,8 @@ constexpr std::array<JobKey, 19> kJobKeys{{
 constexpr std::array<std::string_view, 5> kSections{
     "deepspeed_config", "fsdp_config", "megatron_lm_config", "parallelism_config", "fp8_config"};
 
+constexpr int kMostRanks = 1 << 20;
+
 bool is_idle(const HjsonNode& value) {
   switch (value.kind) {
     case Kind::kNull:
@@ -78,8 +80,7 @@ class Job {
   [[nodiscard]] int count(std::string_view name, int fallback) const {
     const HjsonNode* value = file_.root.find(name);
     if (value == nullptr || !value->integer || *value->integer < 1) return fallback;
-    constexpr int kMost = 1 << 20;
-    return *value->integer > kMost ? kMost : static_cast<int>(*value->integer);
+    return *value->integer > kMostRanks ? kMostRanks : static_cast<int>(*value->integer);
   }
   void add(const HjsonEntry& entry, KeyClass kind, std::string_view note, bool stops = false) {
     draft_.add({.path = entry.key,
@@ -171,6 +172,10 @@ class Job {
   void map_ranks() {
     const HjsonNode* processes = file_.root.find("num_processes");
     if (processes == nullptr) return;
+    if (processes->kind == Kind::kNumber && processes->number > kMostRanks) {
+      return draft_.error("num_processes",
+                          format_text("more than {} ranks; give fewer", kMostRanks));
+    }
     const bool any = processes->kind == Kind::kNumber && processes->integer == -1;
     if (job_.world == 0 && !any) {
       return draft_.error("num_processes", "a count of ranks is at least 1; give one, or -1");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <tuple>
@@ -130,6 +131,7 @@ class FileWalk {
     if (row == nullptr) key.kind = KeyClass::kRefused;
     map_.draft().add(std::move(key));
     if (row == nullptr) return map_.error(found.path, unknown(found.path));
+    if (found.path == "training.max_norm" && is_infinite(value)) return clip_nothing(value);
     if (!has_type(value, row->type)) {
       return map_.error(found.path, "found " + std::string(kind_name(value.kind)) + ", expected " +
                                         std::string(type_name(row->type)) + "; correct the value");
@@ -145,6 +147,16 @@ class FileWalk {
     }
     values_.put(row->path, value);
     values_.mark_written(row->path);
+  }
+
+  // TOML has infinities, which a number of JSON is not. No norm is larger: nothing is clipped.
+  static bool is_infinite(const HjsonNode& value) {
+    return value.kind == Kind::kText && std::isinf(value.number) && value.number > 0;
+  }
+  void clip_nothing(HjsonNode value) {
+    value.number = 0;  // the text stays what the file says
+    values_.put("training.max_norm", value);
+    values_.mark_written("training.max_norm");
   }
 
   [[nodiscard]] bool is_default(const HjsonNode& value, const TorchtitanKey& row) const {
@@ -208,7 +220,7 @@ Migration migrate_torchtitan(std::string_view text, const TorchtitanOptions& opt
   FileWalk(values, map).run(document.root);
   map.settle_conditions();
   for (const auto& [path, value] : values.all()) result.effective.emplace(path, to_json(value));
-  if (result.errors.empty()) map_torchtitan(values, map, options.world);
+  if (result.errors.empty()) map_torchtitan(values, map, options.world, options.has_model);
   return result;
 }
 

@@ -12,6 +12,7 @@ namespace sluice::migrate {
 struct TorchtitanOptions {
   std::string file{};                   // for places
   int world = 0;                        // ranks; 0: not known
+  bool has_model = false;               // --model gives the sizes
   std::vector<std::string> settings{};  // --set: keys that the source need not give
 };
 

@@ -32,8 +32,8 @@ std::int64_t ffn_of(const Flavor& flavor) {
 
 class TorchtitanMap {
  public:
-  TorchtitanMap(const TorchtitanValues& values, PeerMap& map, int world)
-      : v_(values), map_(map), world_(world) {}
+  TorchtitanMap(const TorchtitanValues& values, PeerMap& map, int world, bool has_model)
+      : v_(values), map_(map), world_(world), has_model_(has_model) {}
 
   void run() {
     model();
@@ -63,6 +63,7 @@ class TorchtitanMap {
       return;
     }
     if (v_.text("model.name") != "llama3") {
+      if (has_model_) return sizes_of_folder("model.name");
       return map_.stop("model.name", "no sizes of " + v_.text("model.name") +
                                          " are known: give a folder with --model");
     }
@@ -70,6 +71,7 @@ class TorchtitanMap {
     const auto* const flavor = std::find_if(kFlavors.begin(), kFlavors.end(),
                                             [&](const Flavor& each) { return each.name == name; });
     if (flavor == kFlavors.end()) {
+      if (has_model_) return sizes_of_folder("model.flavor");
       return map_.stop("model.flavor",
                        "no sizes of the flavor " + name + " are known: give a folder with --model");
     }
@@ -91,6 +93,11 @@ class TorchtitanMap {
     map_.changed("model.flavor",
                  "fresh weights of each block have a standard deviation of its own depth there, of "
                  "all blocks here");
+  }
+
+  // Sluice has no table of these sizes, and needs none.
+  void sizes_of_folder(std::string_view from) {
+    map_.reclass(from, KeyClass::kMapped, "model.from: the folder of --model has the sizes");
   }
 
   void ranks() {
@@ -210,7 +217,8 @@ class TorchtitanMap {
     const std::int64_t steps = v_.count("training.steps");
     const std::int64_t total =
         v_.is_null("lr_scheduler.total_steps") ? steps : v_.count("lr_scheduler.total_steps");
-    const std::int64_t warmup = std::min(v_.count("lr_scheduler.warmup_steps"), total);
+    const std::int64_t rise = v_.count("lr_scheduler.warmup_steps");
+    const std::int64_t warmup = std::min(rise, total);
     if (total < steps) {
       return map_.error("lr_scheduler.total_steps",
                         "fewer than training.steps: the learning rate falls below 0 there; give "
@@ -218,6 +226,11 @@ class TorchtitanMap {
                             std::to_string(steps));
     }
     map_.set("lr_scheduler.warmup_steps", "schedule.warmup_steps", std::to_string(warmup));
+    if (rise > total) {
+      map_.changed("lr_scheduler.warmup_steps", "schedule.warmup_steps " + std::to_string(warmup) +
+                                                    ": the run ends before " + "a warm-up of " +
+                                                    std::to_string(rise) + " steps");
+    }
     std::int64_t fall = total - warmup;
     const bool stable = !v_.is_null("lr_scheduler.decay_ratio");
     if (stable) {
@@ -225,10 +238,10 @@ class TorchtitanMap {
       fall = std::min(
           fall, static_cast<std::int64_t>(std::nearbyint(static_cast<double>(total) * share)));
     }
+    if (fall < 1) return constant();
     map_.set("lr_scheduler.min_lr_factor", "schedule.min_lr",
              format_number(v_.number("optimizer.lr") * v_.number("lr_scheduler.min_lr_factor")));
     const std::string& type = v_.text(kType);
-    if (fall < 1) return map_.set(kType, "schedule.type", "constant");
     if (type == "sqrt" || (type == "cosine" && stable)) {
       return map_.stop(kType, "no fall of the form " + type + (stable ? " after a plateau" : ""));
     }
@@ -244,6 +257,14 @@ class TorchtitanMap {
                  "torchtitan's last step is one before the end of the fall");
     map_.set(stable ? "lr_scheduler.decay_ratio" : kType, "schedule.wsd_decay",
              std::to_string(fall));
+  }
+
+  // The warm-up takes all steps.
+  void constant() {
+    map_.set("lr_scheduler.decay_type", "schedule.type", "constant");
+    if (!v_.is_written("lr_scheduler.min_lr_factor")) return;
+    map_.reclass("lr_scheduler.min_lr_factor", KeyClass::kIgnored,
+                 "no effect where no step follows the warm-up");
   }
 
   void checkpoint() {
@@ -301,12 +322,13 @@ class TorchtitanMap {
   const TorchtitanValues& v_;
   PeerMap& map_;
   int world_;
+  bool has_model_;
 };
 
 }  // namespace
 
-void map_torchtitan(const TorchtitanValues& values, PeerMap& map, int world) {
-  TorchtitanMap(values, map, world).run();
+void map_torchtitan(const TorchtitanValues& values, PeerMap& map, int world, bool has_model) {
+  TorchtitanMap(values, map, world, has_model).run();
 }
 
 }  // namespace sluice::migrate

@@ -36,6 +36,7 @@ class TorchtitanValues {
   std::map<std::string, bool, std::less<>> written_;
 };
 
-void map_torchtitan(const TorchtitanValues& values, PeerMap& map, int world);
+// `has_model`: a folder gives the sizes of the model.
+void map_torchtitan(const TorchtitanValues& values, PeerMap& map, int world, bool has_model);
 
 }  // namespace sluice::migrate

@@ -240,6 +240,8 @@ TEST(RefusedAccelerate, RanksThatDoNotDivide) {
            {"3",
             "c.yaml:3:1: num_processes: 3 ranks do not divide into 2 machines; give a "
             "multiple"},
+           {"99999999999999999999",
+            "c.yaml:3:1: num_processes: more than 1048576 ranks; give fewer"},
            {"0", "c.yaml:3:1: num_processes: a count of ranks is at least 1; give one, or -1"}}) {
     const AccelerateFile file = read_accelerate_file(
         "distributed_type: FSDP\nnum_machines: 2\nnum_processes: " + ranks + "\n", "c.yaml");

@@ -153,6 +153,40 @@ TEST(Torchtitan, KeysBecomeKeys) {
   }
 }
 
+TEST(Torchtitan, AnInfiniteNormClipsNothing) {
+  const Migration result = migrate_toml("[training]\nmax_norm = inf\n");
+  EXPECT_EQ(problems_of(result), "");
+  EXPECT_EQ(lines_of(result).at("train.clip"), "0");
+  for (const std::string wrong : {"-inf", "nan", "\"inf\""}) {
+    EXPECT_NE(problems_of(migrate_toml("[training]\nmax_norm = " + wrong)), "") << wrong;
+  }
+}
+
+TEST(Torchtitan, AFolderGivesSizesThatNoTableHas) {
+  for (const auto& [text, path] : std::vector<std::pair<std::string, std::string>>{
+           {"[model]\nflavor = \"8B_flex\"", "model.flavor"},
+           {"[model]\nname = \"deepseek_v3\"", "model.name"}}) {
+    const Migration result = migrate_torchtitan(text, {.file = "t.toml", .has_model = true});
+    EXPECT_EQ(problems_of(result), "");
+    EXPECT_FALSE(key_of(result, path).stops);
+    EXPECT_EQ(key_of(result, path).note, "model.from: the folder of --model has the sizes");
+  }
+}
+
+TEST(Torchtitan, AWarmUpBeyondTheStepsIsCutAloud) {
+  const Migration result = migrate_toml(
+      "[training]\nsteps = 1000\n[lr_scheduler]\nwarmup_steps = 2000\nmin_lr_factor = 0.1\n");
+  EXPECT_EQ(problems_of(result), "");
+  const auto lines = lines_of(result);
+  EXPECT_EQ(lines.at("schedule.warmup_steps"), "1000");
+  EXPECT_EQ(lines.at("schedule.type"), "constant");
+  EXPECT_FALSE(lines.contains("schedule.min_lr"));
+  const MigratedKey warmup = key_of(result, "lr_scheduler.warmup_steps");
+  EXPECT_EQ(warmup.kind, KeyClass::kChanged);
+  EXPECT_EQ(warmup.note, "schedule.warmup_steps 1000: the run ends before a warm-up of 2000 steps");
+  EXPECT_EQ(key_of(result, "lr_scheduler.min_lr_factor").kind, KeyClass::kIgnored);
+}
+
 TEST(Torchtitan, ValuesWithoutCounterpartStop) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"[model]\nconverters = [\"float8\"]", "model.converters"},
