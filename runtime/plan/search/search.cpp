@@ -355,11 +355,20 @@ class Search {
     for (const Found& found : found_) {
       const EngineOptions& options = found.candidate->options;
       all.push_back({differences(question_.options, options),
-                     micro_batches_of(options) <= kMostWritten ? evaluator_.plan(options)
+                     micro_batches_of(options) <= kMostWritten ? plan_in_full(options)
                                                                : evaluator_.evaluate(options),
                      options});
     }
     result_.any_fits = keep_best(all, limits_.most);
+  }
+
+  // A program that is too long to be written (refuse_long_program) is left as it was evaluated.
+  RunPlan plan_in_full(const EngineOptions& options) {
+    try {
+      return evaluator_.plan(options);
+    } catch (const ConfigError&) {
+      return evaluator_.evaluate(options);
+    }
   }
 
   Planner& planner_;
