@@ -1,4 +1,6 @@
-// The section `model` of the schema.
+// The sections on the model and on states: model, zero, offload and memory.
+#include <limits>
+
 #include "configs/schema_table.hpp"
 
 namespace sluice::schema_table {
@@ -68,6 +70,110 @@ Section model_section() {
            "A Hugging Face folder to start from: its config.json fills in the model's other keys; "
            "empty: fresh weights.")
       .example("hf/gpt2");
+}
+
+Section zero_section() {
+  using O = ZeroOptions;
+  return SectionMaker("zero", &RunConfig::zero, "States that data-parallel ranks shard.")
+      .key("stage", &O::stage, count(0, 3),
+           "0: nothing, 1: optimizer state, 2: and gradients, 3: and weights.")
+      .key("bucket_bytes", &O::bucket_bytes, bytes(1), "Gradient bytes of one reduction.")
+      .key("prefetch_units", &O::prefetch_units, count(0),
+           "Stage 3: units gathered ahead of the one that runs.")
+      .when("zero.stage is 3")
+      .example("2")
+      .key("persist_below", &O::persist_below, count(0, std::numeric_limits<double>::infinity()),
+           "Stage 3: groups of fewer elements stay gathered.")
+      .when("zero.stage is 3")
+      .example("100k")
+      .key("reduce_every", &O::reduce_every, one_of({"micro_batch", "step"}),
+           "When gradients cross the wire, and leave the device; step: stages 0 and 1, or layer "
+           "order. A rank alone on a GPU takes step wherever it can, and bf16 gradients "
+           "take it.")
+      .when("a step has several micro-batches")
+      .key("reduce_dtype", &O::reduce_dtype, one_of({"fp32", "bf16"}),
+           "Type in which ranks send gradients to their reduction, which adds in fp32; bf16 halves "
+           "the bytes on the wire: not the bits of fp32.")
+      .when("several data-parallel ranks train");
+}
+
+Section offload_section() {
+  using O = OffloadOptions;
+  const Rules tier = one_of({"device", "host", "nvme"});
+  return SectionMaker("offload", &RunConfig::offload, "The tier on which each kind of state lives.")
+      .key("optimizer", &O::optimizer, tier, "Master weights and moments.")
+      .key("parameters", &O::parameters, tier,
+           "Shards of weights; off the device: zero.stage 3, and the optimizer off it too.")
+      .when("zero.stage is 3 and offload.optimizer is host or nvme")
+      .key("gradients", &O::gradients, tier,
+           "Shards of gradients; off the device: zero.stage 2 or 3, and the optimizer off it too.")
+      .when("zero.stage is 2 or 3 and offload.optimizer is host or nvme")
+      .key("activations", &O::activations, tier,
+           "Tensors for backward: units' inputs with recompute.mode full, else all kept tensors.")
+      .when("recompute.mode is full, or model.explicit_units is true")
+      .key("nvme_path", &O::nvme_path, paths(),
+           "Folders on the NVMe drives, over which blocks are striped; one run at a time in each.")
+      .when("a state lives on nvme")
+      .example("[/nvme0/swap, /nvme1/swap]")
+      .key("device_fraction", &O::device_fraction, number(kZeroToOne),
+           "Share of an offloaded optimizer that stays on the device and is updated there.")
+      .when("offload.optimizer is host or nvme, with parameters and gradients on the device")
+      .example("0.25")
+      .key("host_fraction", &O::host_fraction, number(kZeroToOne),
+           "Share of an optimizer on nvme that is on the host, in whole groups of parameters.")
+      .when("offload.optimizer is nvme, and offload.image is false")
+      .example("0.3")
+      .key("states_dtype", &O::states_dtype, one_of({"fp32", "bf16"}),
+           "Type of moments, on every tier; bf16 is rounded stochastically: not the bits of fp32.")
+      .key("gradients_dtype", &O::gradients_dtype, one_of({"fp32", "bf16"}),
+           "Type of gradients off the device, and of blocks on it; summed in fp32, bf16 is rounded "
+           "once a step. fp32 for parameters that tensor-parallel ranks or stages hold alike.")
+      .when(
+          "train.dtype is bf16, a step has one micro-batch or train.accumulation_order is layer, "
+          "and gradients are off the device, or on it with the optimizer of one data rank")
+      .key("chunk_bytes", &O::chunk_bytes, bytes(kSmallestChunk, kLargestChunk),
+           "Optimizer states pass through the host in chunks: bytes of each fp32 array of one.")
+      .when("offload.optimizer is host or nvme")
+      .key("chunks", &O::chunks, count(1, 1024), "Chunks on the host at a time.")
+      .when("offload.optimizer is host or nvme")
+      .key("speculate", &O::speculate, one_of({"never", "auto"}),
+           "auto: an optimizer off the device is updated in part under the last backward, before "
+           "the norm is known, while steps are not clipped; the same bits, up to twice the room, "
+           "on the host within memory.host.")
+      .when("offload.optimizer is host or nvme, and parallel.pipeline is 1")
+      .key("image", &O::image, boolean(),
+           "Whether each step of an optimizer on nvme is committed there, so that --resume auto "
+           "goes on from nvme_path after a kill or a loss of power; twice the room, a flush a "
+           "step.")
+      .when("offload.optimizer is nvme")
+      .key("direct", &O::direct, boolean(),
+           "Whether a file system without O_DIRECT is refused; false: its page cache is used, "
+           "whose memory no budget counts.")
+      .when("a state lives on nvme")
+      .key("checksums", &O::checksums, boolean(),
+           "Whether every block read from NVMe is compared with what was written.")
+      .when("a state lives on nvme")
+      .key("queue_depth", &O::queue_depth, count(1, 4096), "NVMe transfers under way at a time.")
+      .when("a state lives on nvme")
+      .key("block_bytes", &O::block_bytes, bytes(kSmallestBlock, kLargestBlock),
+           "Largest NVMe transfer, and the stripe of several nvme_path.")
+      .when("a state lives on nvme");
+}
+
+Section memory_section() {
+  using O = MemoryOptions;
+  return SectionMaker("memory", &RunConfig::memory,
+                      "Budgets, never exceeded: of a rank's device, and of a host's memory and "
+                      "NVMe, in equal shares of its ranks.")
+      .key("device", &O::device, bytes(1).or_word("none"),
+           "Memory of one rank's device; none: no limit but that of a GPU's memory.")
+      .example("24GiB")
+      .key("host", &O::host, bytes(1).or_word("none"),
+           "One host's memory for what is offloaded, of all its ranks; none: no limit, 1: no use.")
+      .example("64GiB")
+      .key("nvme", &O::nvme, bytes(1).or_word("none"),
+           "One host's space on NVMe, over all its ranks; none: no limit, 1: no use.")
+      .example("1TiB");
 }
 
 }  // namespace sluice::schema_table

@@ -218,5 +218,8 @@ class SectionMaker {
 
 [[nodiscard]] Section model_section();
 [[nodiscard]] Section data_section();
+[[nodiscard]] Section zero_section();
+[[nodiscard]] Section offload_section();
+[[nodiscard]] Section memory_section();
 
 }  // namespace sluice::schema_table

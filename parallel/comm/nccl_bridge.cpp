@@ -10,7 +10,6 @@
 // their own, beside the messages of the next batch. Ticket::wait makes the stream that is current
 // at that time wait. Only calls for control data block the host.
 #include <ATen/cuda/CUDAEvent.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -29,6 +28,7 @@
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/cuda_factories.hpp"
 #include "parallel/comm/exchange_plan.hpp"
+#include "parallel/comm/nccl_shares.hpp"
 #include "parallel/comm/nccl_ticket.hpp"
 #include "parallel/comm/op_queue.hpp"
 #include "parallel/comm/ordered_add_cuda.hpp"
@@ -138,9 +138,10 @@ class NcclCommunicator final : public Communicator {
       // The batch before the last one had the same half of the staging memory.
       std::array<at::cuda::CUDAEvent, 2> added;
       for (std::size_t b = 0; b < plan.batches.size(); ++b) {
-        const Shares shares{pieces, dtype, static_cast<char*>(staging), plan.ring_elems, size()};
+        const NcclShares shares{pieces, dtype, static_cast<char*>(staging), plan.ring_elems,
+                                size()};
         if (b >= 2) added[b % 2].block(stream_);
-        if (dtype.rounds()) round(plan.batches[b], shares);
+        if (dtype.rounds()) round_shares(plan.batches[b], shares, device_);
         exchange(plan.batches[b], shares);
         follow(adding_, stream_);
         add(plan.batches[b], shares);
@@ -187,26 +188,6 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  // A reduce-scatter's pieces and its staging memory.
-  struct Shares {
-    const std::vector<ReduceScatterPiece>& pieces;
-    ReduceDtype dtype;
-    char* staging;
-    std::int64_t ring_elems;
-    int size;
-
-    // The share of rank r: of the inputs, or rounded.
-    [[nodiscard]] const char* of(const ExchangeSegment& segment, int r) const {
-      if (dtype.rounds()) return staged(segment, size - 1 + r);
-      const ReduceScatterPiece& piece = pieces[segment.piece];
-      return static_cast<const char*>(piece.input) +
-             (r * piece.stride + segment.offset) * size_of(dtype.input);
-    }
-    [[nodiscard]] char* staged(const ExchangeSegment& segment, int slot) const {
-      return staging + (slot * ring_elems + segment.ring) * size_of(dtype.sent);
-    }
-  };
-
   // NCCL connects a sender and a receiver at their first message, which blocks both callers until
   // the other one has called. Pipeline stages that begin with different links would wait in a
   // circle. So a byte goes each way here, where all ranks of the group are.
@@ -281,23 +262,7 @@ class NcclCommunicator final : public Communicator {
     now.block(stream);
   }
 
-  // Rounds the shares of all ranks into the rings that they are sent from. Earlier messages from
-  // there are through: they ran on this stream.
-  void round(const ExchangeBatch& batch, const Shares& shares) {
-    for (const ExchangeSegment& segment : batch) {
-      const ReduceScatterPiece& piece = shares.pieces[segment.piece];
-      const auto* const input = static_cast<const float*>(piece.input) + segment.offset;
-      const std::array<std::int64_t, 2> sizes{size(), segment.elems};
-      const auto options = at::TensorOptions().device(device_);
-      const at::Tensor from = at::from_blob(const_cast<float*>(input), sizes, {piece.stride, 1},
-                                            options.dtype(at::kFloat));
-      at::from_blob(shares.staged(segment, size() - 1), sizes, {shares.ring_elems, 1},
-                    options.dtype(at::kBFloat16))
-          .copy_(from);
-    }
-  }
-
-  void exchange(const ExchangeBatch& batch, const Shares& shares) {
+  void exchange(const ExchangeBatch& batch, const NcclShares& shares) {
     const std::int64_t width = size_of(shares.dtype.sent);
     together([&] {
       for (const ExchangeSegment& segment : batch) {
@@ -311,7 +276,7 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  void add(const ExchangeBatch& batch, const Shares& shares) {
+  void add(const ExchangeBatch& batch, const NcclShares& shares) {
     std::vector<CudaAddSegment> segments;
     segments.reserve(batch.size());
     for (const ExchangeSegment& segment : batch) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/error.hpp"
+
 namespace sluice {
 namespace {
 
@@ -70,6 +72,14 @@ RunPlan Evaluator::plan(const EngineOptions& options) {
   plan.program = {};
   for (StagePlan& stage : plan.stages) stage.program = {};
   return plan;
+}
+
+RunPlan Evaluator::plan_in_full(const EngineOptions& options) {
+  try {
+    return plan(options);
+  } catch (const ConfigError&) {
+    return evaluate(options);
+  }
 }
 
 }  // namespace sluice

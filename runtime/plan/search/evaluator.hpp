@@ -15,10 +15,13 @@ class Evaluator {
 
   // The programs of these plans are not kept.
   [[nodiscard]] RunPlan evaluate(const EngineOptions& options);
-  // With all micro-batches.
-  [[nodiscard]] RunPlan plan(const EngineOptions& options);
+  // With all micro-batches; a program that is too long to be written (refuse_long_program) as
+  // evaluate() plans it.
+  [[nodiscard]] RunPlan plan_in_full(const EngineOptions& options);
 
  private:
+  [[nodiscard]] RunPlan plan(const EngineOptions& options);
+
   Planner& planner_;
   TierBudgets budgets_;
 };

@@ -27,8 +27,7 @@ class SilentCommunicator final : public Communicator {
                                                           ReduceDtype) const override {
     return 0;
   }
-  [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece>, ReduceDtype,
-                                      void*) override {
+  Ticket reduce_scatter(std::vector<ReduceScatterPiece>, ReduceDtype, void*) override {
     return start("reduce");
   }
   [[nodiscard]] Ticket all_gather(std::vector<AllGatherPiece>, DType) override {

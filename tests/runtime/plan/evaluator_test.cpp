@@ -23,7 +23,7 @@ TEST(Evaluator, ComputeThatALongUpdateHidesAtFirst) {
   options.train.micro_batch = 1;
   Evaluator evaluator(planner, {});
   options.train.global_batch = 64;
-  const double planned = evaluator.plan(options).time.step_s;
+  const double planned = evaluator.plan_in_full(options).time.step_s;
   EXPECT_NEAR(evaluator.evaluate(options).time.step_s / planned, 1, 0.1);
 }
 

@@ -176,6 +176,8 @@ TEST(MeshSearch, ConfiguredMeshAndDataRanksHaveEvaluationsOfTheirOwn) {
   SearchLimits limits = wide();
   limits.offload = true;
   limits.evaluations = 24;
+  // A share of the optimizer on the device is tried beside the evaluations.
+  limits.allowed = [](const EngineOptions& o) { return o.offload.device_fraction == 0; };
   SearchLimits own = limits;
   own.meshes = false;
   const SearchResult best = suggest(planner, question, own);
