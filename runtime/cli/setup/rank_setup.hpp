@@ -42,8 +42,8 @@ void check_gpu_attention(const LoadedConfig& config);
 // train.matmul: fp8 on GPUs of this compute capability, times 10; 0: not known.
 void check_gpu_matmul(const LoadedConfig& config, int capability);
 
-// Called before this process uses a GPU: a rank with pipeline links or tensor-parallel peers gets 32
-// hardware queues, the most that CUDA has, unless CUDA_DEVICE_MAX_CONNECTIONS is set. With the
+// Called before this process uses a GPU: a rank with pipeline links or tensor-parallel peers gets
+// 32 hardware queues, the most that CUDA has, unless CUDA_DEVICE_MAX_CONNECTIONS is set. With the
 // default of eight, streams of several groups share a queue, and a message waits behind another
 // group's. Ranks order the messages of two groups differently, so such waits could form a circle.
 void set_gpu_queues(const RunConfig& run);
