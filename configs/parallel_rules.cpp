@@ -137,7 +137,8 @@ class ParallelRules {
   void check_nvme_gradients() {
     if (run_.offload.gradients != Tier::kNvme) return;
     std::string why;
-    if (mesh_.sequence && mesh_.tensor > 1) {
+    const bool of_norms = mesh_.sequence && mesh_.tensor > 1;
+    if (of_norms) {
       why = "with parallel.sequence each tensor-parallel rank has a part of the gradients of norms";
     } else if (mesh_.tensor > model_.kv_heads) {
       why = "tensor > model.kv_heads (" + decimal(mesh_.tensor) + " > " + decimal(model_.kv_heads) +
@@ -149,9 +150,13 @@ class ParallelRules {
     } else {
       return;
     }
-    misfits("offload.gradients", "nvme: " + why +
-                                     ", and these are added up in memory; keep gradients on the "
-                                     "host or the device");
+    why = "nvme: " + why +
+          ", and these are added up in memory; keep gradients on the host or the device";
+    if (of_norms) {
+      broken("offload.gradients", why);
+    } else {
+      misfits("offload.gradients", why);
+    }
   }
 
   const RunConfig& run_;

@@ -40,8 +40,8 @@ Mismatch found(std::string_view text, const Rules& rules) {
 
 Mismatch out_of_range(std::string_view text, const Rules& rules) {
   const bool whole = rules.type == KeyType::kCount || rules.type == KeyType::kBytes;
-  // A budget: 0 could mean either.
-  const bool budget = rules.type == KeyType::kBytes && rules.zero_word == "none";
+  // 0 of a budget could mean no limit or no memory.
+  const bool budget = text == "0" && rules.type == KeyType::kBytes && rules.zero_word == "none";
   return {in_quotes(text) + " is out of range, expected " +
           (whole ? whole_interval(rules) : expected_element(rules)) +
           (budget ? "; write none for no limit, or 1 where nothing may be" : "")};

@@ -18,8 +18,8 @@ struct ZeroOptions {
   int prefetch_units = 1;          // stage 3: units gathered ahead of the one that runs
   std::int64_t persist_below = 0;  // stage 3: parameter groups of fewer elements stay gathered
   ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
-  // In which ranks send gradients to their reduction: fp32, or bf16 rounded to nearest even. The
-  // sum over the ranks is fp32 in either case.
+  // Dtype in which ranks send gradients to their reduction: fp32, or bf16, rounded to nearest even.
+  // The sum over the ranks is fp32 in either case.
   DType reduce_dtype = DType::kFloat32;
   // Stage 3 in fp16: a gather rounds master weights (ShardShape::rounds_master). A single rank
   // keeps the parameters of groups below this many elements, because one kernel per small group

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
@@ -31,13 +32,24 @@ std::string parent_of(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
-// The file that a chain of symbolic links names, whether that file exists or not.
+// N of /dev/fd/N; -1: the path names no descriptor of this process.
+int descriptor_of(const fs::path& path) {
+  if (path.parent_path() != "/proc/self/fd" && path.parent_path() != "/dev/fd") return -1;
+  const std::string name = path.filename();
+  int number = -1;
+  const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  return error == std::errc() && stop == name.data() + name.size() ? number : -1;
+}
+
+// The file or the descriptor (/dev/stdout is a link to one) that a chain of symbolic links names,
+// whether that file exists or not.
 std::string behind_links(const std::string& path) {
   constexpr int kMostLinks = 40;  // as Linux follows
   fs::path at = path;
   std::error_code error;
   for (int links = 0; links < kMostLinks && fs::is_symlink(fs::symlink_status(at, error));
        ++links) {
+    if (descriptor_of(at) >= 0) break;
     const fs::path next = fs::read_symlink(at, error);
     if (error) break;
     at = at.parent_path() / next;  // an absolute `next` alone
@@ -136,12 +148,19 @@ bool write_file_atomically(const std::string& path, std::string_view text, IfExi
 }
 
 void write_output_file(const std::string& path, std::string_view text) {
+  const std::string target = behind_links(path);
+  if (const int number = descriptor_of(target); number >= 0) {
+    std::fflush(nullptr);  // what the program has printed comes first
+    const int error = write_fully(number, std::as_bytes(std::span(text)));
+    if (error != 0) throw_io_error("write", path, error, write_remedy(error));
+    return;
+  }
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
   if (fs::exists(status) && !fs::is_regular_file(status)) {
     write_directly(path, text);
   } else {
-    write_file_atomically(behind_links(path), text);
+    write_file_atomically(target, text);
   }
 }
 

@@ -30,7 +30,7 @@ struct ExchangePlan {
 };
 
 // Elements of a batch in a group of `size` ranks: messages large enough for a GPU's links, while
-// the rings stay near 64 MiB.
+// the rings stay near 64 MiB, or 130 MiB where shares are rounded.
 [[nodiscard]] std::int64_t exchange_batch_elems(int size, ReduceDtype dtype);
 // Bytes of all rings.
 [[nodiscard]] std::int64_t exchange_staging_bytes(int size, std::int64_t total_elems,

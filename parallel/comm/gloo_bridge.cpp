@@ -13,6 +13,7 @@
 #include "base/index.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/exchange_plan.hpp"
+#include "parallel/comm/exchange_shares.hpp"
 #include "parallel/comm/op_queue.hpp"
 #include "parallel/comm/ordered_add.hpp"
 #include "parallel/comm/rendezvous_bridge.hpp"
@@ -219,57 +220,38 @@ class GlooCommunicator final : public Communicator {
 
   [[nodiscard]] int slot_of(int peer) const { return peer < rank() ? peer : peer - 1; }
 
-  struct Reduction {
-    const std::vector<ReduceScatterPiece>& pieces;
-    ReduceDtype dtype;
-    char* staging;
-    ExchangePlan plan;
-    int size;
-    // The share of `rank`: of the inputs, or rounded.
-    [[nodiscard]] const char* share(const ExchangeSegment& segment, int rank) const {
-      return dtype.rounds() ? staged(segment, size - 1 + rank) : given(segment, rank);
+  // Rounds the shares of all ranks into the rings that they are sent from.
+  static void round(const ExchangeShares& shares, const ExchangeSegment& segment) {
+    for (int r = 0; r < shares.size; ++r) {
+      round_share(shares.given(segment, r), segment.elems, shares.rounded(segment, r));
     }
-    [[nodiscard]] const char* given(const ExchangeSegment& segment, int rank) const {
-      const ReduceScatterPiece& piece = pieces[segment.piece];
-      return static_cast<const char*>(piece.input) +
-             (rank * piece.stride + segment.offset) * size_of(dtype.input);
-    }
-    [[nodiscard]] char* staged(const ExchangeSegment& segment, int slot) const {
-      return staging + (slot * plan.ring_elems + segment.ring) * size_of(dtype.sent);
-    }
-    void round(const ExchangeSegment& segment) const {
-      for (int r = 0; r < size; ++r) {
-        round_share(given(segment, r), segment.elems, staged(segment, size - 1 + r));
-      }
-    }
-  };
+  }
 
-  std::vector<Transfer> post_batch(const Reduction& reduction, const ExchangeBatch& batch) {
+  std::vector<Transfer> post_batch(const ExchangeShares& shares, const ExchangeBatch& batch) {
     std::vector<Transfer> transfers;
     for (const ExchangeSegment& segment : batch) {
       const int tag = next_tag();
-      if (reduction.dtype.rounds()) reduction.round(segment);
-      const std::int64_t bytes = segment.elems * size_of(reduction.dtype.sent);
+      if (shares.dtype.rounds()) round(shares, segment);
+      const std::int64_t bytes = segment.elems * size_of(shares.dtype.sent);
       for (int step = 1; step < size(); ++step) {
         const int to = (rank() + step) % size();
         const int from = (rank() + size() - step) % size();
         transfers.push_back(
-            peers_->receive(from, reduction.staged(segment, slot_of(from)), bytes, tag));
-        transfers.push_back(peers_->send(to, reduction.share(segment, to), bytes, tag));
+            peers_->receive(from, shares.staged(segment, slot_of(from)), bytes, tag));
+        transfers.push_back(peers_->send(to, shares.of(segment, to), bytes, tag));
       }
     }
     return transfers;
   }
 
-  void add_batch(const Reduction& reduction, const ExchangeBatch& batch) {
-    std::vector<const void*> shares(static_cast<std::size_t>(size()));
+  void add_batch(const ExchangeShares& shares, const ExchangeBatch& batch) {
+    std::vector<const void*> added(static_cast<std::size_t>(size()));
     for (const ExchangeSegment& segment : batch) {
       for (int r = 0; r < size(); ++r) {
-        nth(shares, r) =
-            r == rank() ? reduction.share(segment, r) : reduction.staged(segment, slot_of(r));
+        nth(added, r) = r == rank() ? shares.of(segment, r) : shares.staged(segment, slot_of(r));
       }
-      const ReduceScatterPiece& piece = reduction.pieces[segment.piece];
-      ordered_add(shares, reduction.dtype.sent, segment.elems, piece.output + segment.offset,
+      const ReduceScatterPiece& piece = shares.pieces[segment.piece];
+      ordered_add(added, shares.dtype.sent, segment.elems, piece.output + segment.offset,
                   piece.accumulate);
     }
   }
@@ -279,16 +261,16 @@ class GlooCommunicator final : public Communicator {
                           char* staging) {
     std::vector<std::int64_t> elems;
     for (const ReduceScatterPiece& piece : pieces) elems.push_back(piece.elems);
-    const Reduction reduction{pieces, dtype, staging,
-                              plan_exchange(elems, exchange_batch_elems(size(), dtype)), size()};
-    const std::vector<ExchangeBatch>& batches = reduction.plan.batches;
+    const ExchangePlan plan = plan_exchange(elems, exchange_batch_elems(size(), dtype));
+    const ExchangeShares shares{pieces, dtype, staging, plan.ring_elems, size()};
+    const std::vector<ExchangeBatch>& batches = plan.batches;
     std::vector<Transfer> current;
-    if (!batches.empty()) current = post_batch(reduction, batches[0]);
+    if (!batches.empty()) current = post_batch(shares, batches[0]);
     for (std::size_t b = 0; b < batches.size(); ++b) {
       std::vector<Transfer> next;
-      if (b + 1 < batches.size()) next = post_batch(reduction, batches[b + 1]);
+      if (b + 1 < batches.size()) next = post_batch(shares, batches[b + 1]);
       for (const Transfer& transfer : current) peers_->wait(transfer);
-      add_batch(reduction, batches[b]);
+      add_batch(shares, batches[b]);
       current = std::move(next);
     }
   }

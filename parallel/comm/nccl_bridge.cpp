@@ -10,6 +10,7 @@
 // their own, beside the messages of the next batch. Ticket::wait makes the stream that is current
 // at that time wait. Only calls for control data block the host.
 #include <ATen/cuda/CUDAEvent.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -28,7 +29,7 @@
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/cuda_factories.hpp"
 #include "parallel/comm/exchange_plan.hpp"
-#include "parallel/comm/nccl_shares.hpp"
+#include "parallel/comm/exchange_shares.hpp"
 #include "parallel/comm/nccl_ticket.hpp"
 #include "parallel/comm/op_queue.hpp"
 #include "parallel/comm/ordered_add_cuda.hpp"
@@ -138,10 +139,10 @@ class NcclCommunicator final : public Communicator {
       // The batch before the last one had the same half of the staging memory.
       std::array<at::cuda::CUDAEvent, 2> added;
       for (std::size_t b = 0; b < plan.batches.size(); ++b) {
-        const NcclShares shares{pieces, dtype, static_cast<char*>(staging), plan.ring_elems,
-                                size()};
+        const ExchangeShares shares{pieces, dtype, static_cast<char*>(staging), plan.ring_elems,
+                                    size()};
         if (b >= 2) added[b % 2].block(stream_);
-        if (dtype.rounds()) round_shares(plan.batches[b], shares, device_);
+        if (dtype.rounds()) round(plan.batches[b], shares);
         exchange(plan.batches[b], shares);
         follow(adding_, stream_);
         add(plan.batches[b], shares);
@@ -262,7 +263,22 @@ class NcclCommunicator final : public Communicator {
     now.block(stream);
   }
 
-  void exchange(const ExchangeBatch& batch, const NcclShares& shares) {
+  // Rounds the shares of all ranks into the rings that they are sent from. Earlier sends from these
+  // rings have completed on this stream.
+  void round(const ExchangeBatch& batch, const ExchangeShares& shares) {
+    const auto options = at::TensorOptions().device(device_);
+    for (const ExchangeSegment& segment : batch) {
+      const std::array<std::int64_t, 2> sizes{size(), segment.elems};
+      void* const given = const_cast<char*>(shares.given(segment, 0));
+      const at::Tensor from = at::from_blob(given, sizes, {shares.pieces[segment.piece].stride, 1},
+                                            options.dtype(at::kFloat));
+      at::from_blob(shares.rounded(segment, 0), sizes, {shares.ring_elems, 1},
+                    options.dtype(at::kBFloat16))
+          .copy_(from);
+    }
+  }
+
+  void exchange(const ExchangeBatch& batch, const ExchangeShares& shares) {
     const std::int64_t width = size_of(shares.dtype.sent);
     together([&] {
       for (const ExchangeSegment& segment : batch) {
@@ -276,7 +292,7 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  void add(const ExchangeBatch& batch, const NcclShares& shares) {
+  void add(const ExchangeBatch& batch, const ExchangeShares& shares) {
     std::vector<CudaAddSegment> segments;
     segments.reserve(batch.size());
     for (const ExchangeSegment& segment : batch) {

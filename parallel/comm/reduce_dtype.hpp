@@ -7,9 +7,10 @@
 
 namespace sluice {
 
-// Type of the inputs, and of the shares that are added: the same, or bf16 of fp32 inputs. Every
-// share is then rounded to nearest even, the rank's own too, and travels in bf16 where ranks send
-// messages. The sum is fp32. A group of one rank rounds nothing.
+// `input` is the dtype of the inputs. `sent` is the dtype of the shares that are added: equal to
+// `input`, or bf16 where `input` is fp32. Every share is then rounded to nearest even, the rank's
+// own too, and travels in bf16 where ranks send messages. The sum is fp32. A group of one rank
+// rounds nothing.
 struct ReduceDtype {
   DType input = DType::kFloat32;
   DType sent = DType::kFloat32;

@@ -148,6 +148,17 @@ bool may_have_surrogates(std::string_view line) {
   return line.find("\\ud") != std::string_view::npos || line.find("\\uD") != std::string_view::npos;
 }
 
+// Whether the text is a number of JSON: from_chars() takes more (01, .5, 7.).
+bool is_json_number(std::string_view text) {
+  const auto digit = [&](std::size_t i) {
+    return i < text.size() && text[i] >= '0' && text[i] <= '9';
+  };
+  const std::size_t begin = text.starts_with('-') ? 1 : 0;
+  const std::size_t dot = text.find('.');
+  if (!digit(begin) || (text[begin] == '0' && digit(begin + 1))) return false;
+  return dot == std::string_view::npos || (digit(dot - 1) && digit(dot + 1));
+}
+
 // `line` with 0 for each number beyond the range of a double; bytes keep their places.
 std::string without_too_large(std::string_view line) {
   std::string mended(line);
@@ -159,7 +170,8 @@ std::string without_too_large(std::string_view line) {
     const std::size_t end = std::min(mended.find_first_not_of("+-.eE0123456789", i), mended.size());
     double value = 0;
     const auto [stop, error] = std::from_chars(mended.data() + i, mended.data() + end, value);
-    if (error == std::errc::result_out_of_range && stop == mended.data() + end) {
+    if (error == std::errc::result_out_of_range && stop == mended.data() + end &&
+        is_json_number(std::string_view(mended).substr(i, end - i))) {
       mended.replace(i, end - i, "0" + std::string(end - i - 1, ' '));
     }
     i = std::max(end, i + 1);

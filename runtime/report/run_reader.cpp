@@ -73,12 +73,13 @@ std::optional<std::string> RunReader::WholeFile::changed() {
     throw_io_error("read", path, errno, kCheck);
   }
   if (now == state) return std::nullopt;
-  state = now;
-  if (state.empty()) return "";
-  const Descriptor file = open_descriptor(path, O_RDONLY);
   std::string text;
-  const int error = file ? read_to_end(file.get(), text) : errno;
-  if (error != 0) throw_io_error("read", path, error, kCheck);
+  if (!now.empty()) {
+    const Descriptor file = open_descriptor(path, O_RDONLY);
+    const int error = file ? read_to_end(file.get(), text) : errno;
+    if (error != 0) throw_io_error("read", path, error, kCheck);
+  }
+  state = now;  // what could not be read is tried again
   return text;
 }
 

@@ -217,6 +217,19 @@ TEST(OutputFile, LeavesPipesAndLinksInPlace) {
   EXPECT_THAT(error_of([&] { write_output_file(folder.path(), "x"); }), HasSubstr("name a file"));
 }
 
+// The name of a descriptor leads to a file that other output goes to.
+TEST(OutputFile, WritesToAnOpenDescriptorWithoutReplacingItsFile) {
+  const TemporaryFolder folder;
+  const std::string notes = folder.file("notes");
+  const Descriptor file = open_descriptor(notes, O_WRONLY | O_CREAT, 0600);
+  ASSERT_EQ(::write(file.get(), "old,", 4), 4);
+  const std::string number = std::to_string(file.get());
+  write_output_file("/dev/fd/" + number, "page,");
+  std::filesystem::create_symlink("/proc/self/fd/" + number, folder.file("link"));
+  write_output_file(folder.file("link"), "again");
+  EXPECT_EQ(text_of(notes), "old,page,again");
+}
+
 TEST(IoErrors, SayWhatToDo) {
   EXPECT_EQ(error_of([] { throw_io_error("write", "f", ENOSPC, write_remedy(ENOSPC)); }),
             "cannot write f: No space left on device; free space there or choose a folder on "

@@ -228,7 +228,7 @@ class TorchtitanMap {
     map_.set("lr_scheduler.warmup_steps", "schedule.warmup_steps", std::to_string(warmup));
     if (rise > total) {
       map_.changed("lr_scheduler.warmup_steps", "schedule.warmup_steps " + std::to_string(warmup) +
-                                                    ": the run ends before " + "a warm-up of " +
+                                                    ": the run ends before a warm-up of " +
                                                     std::to_string(rise) + " steps");
     }
     std::int64_t fall = total - warmup;
@@ -259,12 +259,13 @@ class TorchtitanMap {
              std::to_string(fall));
   }
 
-  // The warm-up takes all steps.
+  // No step has a falling rate: the warm-up takes all steps, or decay_ratio is 0.
   void constant() {
     map_.set("lr_scheduler.decay_type", "schedule.type", "constant");
-    if (!v_.is_written("lr_scheduler.min_lr_factor")) return;
-    map_.reclass("lr_scheduler.min_lr_factor", KeyClass::kIgnored,
-                 "no effect where no step follows the warm-up");
+    for (const char* key : {"lr_scheduler.min_lr_factor", "lr_scheduler.decay_ratio"}) {
+      if (!v_.is_written(key)) continue;
+      map_.reclass(key, KeyClass::kIgnored, "no effect where the rate never falls");
+    }
   }
 
   void checkpoint() {

@@ -15,8 +15,8 @@ class Evaluator {
 
   // The programs of these plans are not kept.
   [[nodiscard]] RunPlan evaluate(const EngineOptions& options);
-  // With all micro-batches; a program that is too long to be written (refuse_long_program) as
-  // evaluate() plans it.
+  // Plans all micro-batches. Falls back to evaluate() if the program is too long
+  // (refuse_long_program).
   [[nodiscard]] RunPlan plan_in_full(const EngineOptions& options);
 
  private:

@@ -75,8 +75,8 @@ class Search {
     }
   }
 
-  // Where all that fits has states on NVMe, or nothing fits: the optimizer on the host but for what
-  // the device has room for.
+  // Where the fastest plan has its optimizer on NVMe, or nothing fits: the optimizer on the host
+  // but for what the device has room for.
   void share_with_device() {
     constexpr int kMost = 24;
     const bool fits =
@@ -160,8 +160,8 @@ class Search {
     if (options.parallel.pipeline == 1) options.offload.speculate = Speculation::kAuto;
   }
 
-  // Tries the fastest of all with speculative updates, which refine() has tried with fewer states
-  // on the host, and then with more units gathered ahead, which take the device's room.
+  // Tries the fastest plan with speculative updates, since refine() may have changed its shares,
+  // and then with more prefetched units.
   void polish() {
     constexpr int kMost = 6;
     allowed_ = result_.evaluated + kMost;
@@ -176,6 +176,7 @@ class Search {
     if (options.zero.stage < 3 || !gathers) return;
     for (const int units : {8, 4, 2}) {
       if (options.zero.prefetch_units >= units || found_.front().step_s < plain.step_s) return;
+      if (units > options.model.layers + 1) continue;  // all units but the one that runs
       Candidate ahead = *plain.candidate;
       ahead.options.zero.prefetch_units = units;
       try_further(plain, std::move(ahead), 0);

@@ -129,6 +129,10 @@ TEST_F(Documents, ABrokenLineIsNamed) {
   EXPECT_THAT(line_2("{\"text\": \"x\"} {}"), HasSubstr("not valid JSON"));
   EXPECT_THAT(line_2("{\"text\": \"\xFF\"}"), HasSubstr("ill-formed UTF-8"));
   EXPECT_THAT(line_2("{\"text\": 1e999}"), HasSubstr("the value of 'text' is a number, not"));
+  for (const char* number : {"01e400", ".5e999", "7.e999"}) {
+    const std::string line = std::string("{\"m\": 1e400, \"n\": ") + number + ", \"text\": \"x\"}";
+    EXPECT_THAT(line_2(line), HasSubstr("not valid JSON")) << number;
+  }
   EXPECT_THAT(line_2("{\"n\": 1e999, \"text\": x"), HasSubstr("not valid JSON at byte 22 of the"));
   EXPECT_THAT(line_2("[1]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(line_2("{\"text\": null}"), HasSubstr("the value of 'text' is null, not a string"));

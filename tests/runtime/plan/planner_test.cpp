@@ -115,8 +115,9 @@ TEST(Planner, TokensThatHideALaneOfAPlanWithNarrowGradients) {
 TEST(Planner, OneMicroBatchHasOnePlanInBothOrders) {
   Planner planner(named_profile("h100-sxm"));
   for (const int stage : {0, 1, 2, 3}) {
-    for (const bool leaves : {false, true}) {
-      EngineOptions options = small_options();
+    for (const int i : {0, 1, 2, 3}) {
+      const bool leaves = i % 2 == 1;
+      EngineOptions options = small_options(i < 2 ? 4 : 1);
       options.train.global_batch = options.train.micro_batch * options.dp;
       options.zero.stage = stage;
       options.zero.bucket_bytes = 1 << 20;  // several units
@@ -129,9 +130,8 @@ TEST(Planner, OneMicroBatchHasOnePlanInBothOrders) {
       const RunPlan layer = planner.plan({options, {}});
       EXPECT_EQ(key_of(micro.program), key_of(layer.program)) << "stage " << stage << leaves;
       EXPECT_EQ(key_of(micro.program), key_of(step.program)) << "stage " << stage << leaves;
-      const LaneSeconds hiding =
-          hiding_tokens(step.shape, planner.rates(options), 64, AccumulationOrder::kMicro);
-      EXPECT_GE(*std::max_element(hiding.begin(), hiding.end()), 0);
+      EXPECT_NO_THROW(
+          (void)hiding_tokens(step.shape, planner.rates(options), 64, AccumulationOrder::kMicro));
     }
   }
 }

@@ -143,6 +143,12 @@ TEST(SearchLimits, ParametersComeFromTheHostAsEarlyAsTheDeviceHasRoom) {
   const Suggestion& best = result.suggestions.front();
   EXPECT_GT(best.options.zero.prefetch_units, 1) << suggestions_text(result);
   EXPECT_LT(best.plan.time.step_s, planner.plan(question).time.step_s);
+  // A model has so many units to gather ahead, and no more (configs/validate.cpp).
+  options.model.layers = 2;
+  question.budgets.device = 0;
+  for (const Suggestion& s : suggest(planner, question, limits).suggestions) {
+    EXPECT_LE(s.options.zero.prefetch_units, 3) << s.plan.time.step_s;
+  }
 }
 
 // Parameters on the host leave the disk less to do, until the host's and the device's room is

@@ -187,6 +187,17 @@ TEST(Torchtitan, AWarmUpBeyondTheStepsIsCutAloud) {
   EXPECT_EQ(key_of(result, "lr_scheduler.min_lr_factor").kind, KeyClass::kIgnored);
 }
 
+TEST(Torchtitan, ARateThatNeverFallsIsConstantBehindItsWarmUp) {
+  const Migration result = migrate_toml(
+      "[training]\nsteps = 100\n[lr_scheduler]\nwarmup_steps = 10\ndecay_ratio = 0.0\n"
+      "min_lr_factor = 0.1\n");
+  EXPECT_EQ(problems_of(result), "");
+  EXPECT_EQ(lines_of(result).at("schedule.type"), "constant");
+  EXPECT_EQ(key_of(result, "lr_scheduler.decay_ratio").kind, KeyClass::kIgnored);
+  EXPECT_EQ(key_of(result, "lr_scheduler.min_lr_factor").note,
+            "no effect where the rate never falls");
+}
+
 TEST(Torchtitan, ValuesWithoutCounterpartStop) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"[model]\nconverters = [\"float8\"]", "model.converters"},
