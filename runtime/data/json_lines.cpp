@@ -172,7 +172,9 @@ std::string without_too_large(std::string_view line) {
     const auto [stop, error] = std::from_chars(mended.data() + i, mended.data() + end, value);
     if (error == std::errc::result_out_of_range && stop == mended.data() + end &&
         is_json_number(std::string_view(mended).substr(i, end - i))) {
-      mended.replace(i, end - i, "0" + std::string(end - i - 1, ' '));
+      std::fill(mended.begin() + static_cast<std::ptrdiff_t>(i),
+                mended.begin() + static_cast<std::ptrdiff_t>(end), ' ');
+      mended[i] = '0';
     }
     i = std::max(end, i + 1);
   }

@@ -49,7 +49,7 @@ TEST(Descriptor, ClosesOnce) {
     Descriptor fd = open_descriptor("/dev/null", O_RDONLY);
     raw = fd.get();
     Descriptor other = std::move(fd);
-    EXPECT_FALSE(fd);
+    EXPECT_FALSE(fd);  // NOLINT(bugprone-use-after-move): a moved descriptor is closed
     EXPECT_EQ(other.get(), raw);
     EXPECT_EQ(::fcntl(raw, F_GETFD), FD_CLOEXEC);
   }
@@ -256,7 +256,7 @@ TEST(LockFile, IsOfOneHolderUntilTheHolderDies) {
   kill_process(holder);
   EXPECT_TRUE(lock.take(path, std::chrono::minutes(1)));
   LockFile moved = std::move(lock);
-  EXPECT_FALSE(lock.held());
+  EXPECT_FALSE(lock.held());  // NOLINT(*-use-after-move, clang-analyzer-cplusplus.Move)
   EXPECT_TRUE(moved.held());
   moved.remove();
   EXPECT_FALSE(std::filesystem::exists(path));
