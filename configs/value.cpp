@@ -41,7 +41,8 @@ Mismatch found(std::string_view text, const Rules& rules) {
 Mismatch out_of_range(std::string_view text, const Rules& rules) {
   const bool whole = rules.type == KeyType::kCount || rules.type == KeyType::kBytes;
   // 0 of a budget could mean no limit or no memory.
-  const bool budget = text == "0" && rules.type == KeyType::kBytes && rules.zero_word == "none";
+  const bool budget =
+      text.starts_with('0') && rules.type == KeyType::kBytes && rules.zero_word == "none";
   return {in_quotes(text) + " is out of range, expected " +
           (whole ? whole_interval(rules) : expected_element(rules)) +
           (budget ? "; write none for no limit, or 1 where nothing may be" : "")};
