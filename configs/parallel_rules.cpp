@@ -152,11 +152,7 @@ class ParallelRules {
     }
     why = "nvme: " + why +
           ", and these are added up in memory; keep gradients on the host or the device";
-    if (of_norms) {
-      broken("offload.gradients", why);
-    } else {
-      misfits("offload.gradients", why);
-    }
+    broken_.push_back({"offload.gradients", std::move(why), /*of_model=*/!of_norms});
   }
 
   const RunConfig& run_;

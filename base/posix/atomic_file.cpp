@@ -57,9 +57,8 @@ std::string behind_links(const std::string& path) {
   return at.string();
 }
 
-void write_directly(const std::string& path, std::string_view text) {
-  const Descriptor file = open_descriptor(path, O_WRONLY);
-  const int error = file ? write_fully(file.get(), std::as_bytes(std::span(text))) : errno;
+void write_directly(int fd, const std::string& path, std::string_view text) {
+  const int error = fd >= 0 ? write_fully(fd, std::as_bytes(std::span(text))) : errno;
   if (error != 0) throw_io_error("write", path, error, write_remedy(error));
 }
 
@@ -151,14 +150,12 @@ void write_output_file(const std::string& path, std::string_view text) {
   const std::string target = behind_links(path);
   if (const int number = descriptor_of(target); number >= 0) {
     std::fflush(nullptr);  // what the program has printed comes first
-    const int error = write_fully(number, std::as_bytes(std::span(text)));
-    if (error != 0) throw_io_error("write", path, error, write_remedy(error));
-    return;
+    return write_directly(number, path, text);
   }
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
   if (fs::exists(status) && !fs::is_regular_file(status)) {
-    write_directly(path, text);
+    write_directly(open_descriptor(path, O_WRONLY).get(), path, text);
   } else {
     write_file_atomically(target, text);
   }

@@ -138,9 +138,9 @@ class NcclCommunicator final : public Communicator {
       const ExchangePlan plan = plan_exchange(elems, batch_elems);
       // The batch before the last one had the same half of the staging memory.
       std::array<at::cuda::CUDAEvent, 2> added;
+      const ExchangeShares shares{pieces, dtype, static_cast<char*>(staging), plan.ring_elems,
+                                  size()};
       for (std::size_t b = 0; b < plan.batches.size(); ++b) {
-        const ExchangeShares shares{pieces, dtype, static_cast<char*>(staging), plan.ring_elems,
-                                    size()};
         if (b >= 2) added[b % 2].block(stream_);
         if (dtype.rounds()) round(plan.batches[b], shares);
         exchange(plan.batches[b], shares);

@@ -75,32 +75,27 @@ void map_dynamic_scale(DeepSpeedMapping& mapping) {
   map_lives(mapping);
 }
 
+// A dtype of gradients that is fp32 in Sluice. `of_bf16` ends the note where DeepSpeed has bf16.
+void map_to_fp32(DeepSpeedMapping& mapping, std::string_view path, std::string_view verb,
+                 std::string_view of_bf16) {
+  const std::string_view given = text_of(mapping.config(), path);
+  const std::string theirs(given.empty() ? model_dtype(mapping.config()) : given);
+  if (theirs == "fp32") {
+    return mapping.idle(path, format_text("Sluice {} gradients in fp32, as DeepSpeed here", verb));
+  }
+  mapping.classify(path, KeyClass::kChanged,
+                   format_text("DeepSpeed {0} gradients in {1}, Sluice {0} them in fp32{2}", verb,
+                               theirs, theirs == "bf16" ? of_bf16 : ""));
+}
+
 // Sluice accumulates in fp32, and reduces in fp32 unless the file asks for bf16.
 void map_gradient_dtypes(DeepSpeedMapping& mapping) {
   constexpr std::string_view kReduced = "communication_data_type";
-  const std::string model(model_dtype(mapping.config()));
-  struct Wide {
-    std::string_view path;
-    std::string_view verb;
-  };
-  for (const Wide& wide :
-       {Wide{"data_types.grad_accum_dtype", "accumulates"}, Wide{kReduced, "reduces"}}) {
-    const std::string_view given = text_of(mapping.config(), wide.path);
-    const std::string theirs(given.empty() ? std::string_view(model) : given);
-    if (wide.path == kReduced && given == "bf16") {
-      mapping.set(wide.path, "zero.reduce_dtype", "bf16", "Sluice adds in fp32");
-    } else if (theirs == "fp32") {
-      mapping.idle(wide.path,
-                   format_text("Sluice {} gradients in fp32, as DeepSpeed here", wide.verb));
-    } else {
-      mapping.classify(wide.path, KeyClass::kChanged,
-                       format_text("DeepSpeed {0} gradients in {1}, Sluice {0} them in fp32{2}",
-                                   wide.verb, theirs,
-                                   theirs == "bf16" && wide.path == kReduced
-                                       ? "; zero.reduce_dtype: bf16 sends them in bf16"
-                                       : ""));
-    }
+  map_to_fp32(mapping, "data_types.grad_accum_dtype", "accumulates", "");
+  if (text_of(mapping.config(), kReduced) == "bf16") {
+    return mapping.set(kReduced, "zero.reduce_dtype", "bf16", "Sluice adds in fp32");
   }
+  map_to_fp32(mapping, kReduced, "reduces", "; zero.reduce_dtype: bf16 sends them in bf16");
 }
 
 void map_overflow_check(DeepSpeedMapping& mapping) {
