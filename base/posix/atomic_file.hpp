@@ -52,9 +52,9 @@ class AtomicFile {
 bool write_file_atomically(const std::string& path, std::string_view text,
                            IfExists if_exists = IfExists::kReplace);
 
-// One text where a user asked for it (-o, --html). A device, a pipe or an
-// open descriptor (/dev/stdout) is opened and written, never replaced. A symbolic link stays: the
-// file that it names is replaced as a whole. Throws IoError.
+// One text where a user asked for it (-o, --html). A device, a pipe or an open descriptor
+// (/dev/stdout) is written, never replaced. A symbolic link stays: the file that it names is
+// replaced as a whole. Throws IoError.
 void write_output_file(const std::string& path, std::string_view text);
 
 }  // namespace sluice

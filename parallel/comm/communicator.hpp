@@ -61,8 +61,8 @@ class Communicator {
   [[nodiscard]] virtual int size() const = 0;
 
   // Bytes of staging memory that a reduce_scatter of total_elems needs for received shares, and for
-  // rounded shares that it sends. Depends
-  // on the sizes alone and is bounded, because reduce_scatter works in batches. 0: none is needed.
+  // rounded shares that it sends. Depends on the sizes alone and is bounded, because reduce_scatter
+  // works in batches. 0: none is needed.
   [[nodiscard]] virtual std::int64_t reduce_scatter_staging_bytes(std::int64_t total_elems,
                                                                   ReduceDtype dtype) const = 0;
 

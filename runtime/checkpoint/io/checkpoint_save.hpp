@@ -87,9 +87,9 @@ struct PurgeOptions {
 // Removes the checkpoints that are older than the newest `keep` complete ones, and the unfinished
 // ones that are older than the newest complete one. A damaged checkpoint does not count, and stays
 // until `keep` newer ones are complete; if its manifest does not give its age, it counts as the
-// oldest. A folder whose name says another step than its manifest
-// stays for good. A warning names both. The manifest is removed first and durably, so a checkpoint
-// that is half removed never looks complete. Returns the removed names.
+// oldest. A folder whose name says another step than its manifest stays for good. A warning names
+// both. The manifest is removed first and durably, so a checkpoint that is half removed never looks
+// complete. Returns the removed names.
 std::vector<std::string> purge(FileSystem& files, const std::string& dir,
                                const PurgeOptions& options);
 

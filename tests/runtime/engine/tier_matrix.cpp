@@ -30,6 +30,15 @@ void place(EngineOptions& options, const Placed& p) {
   options.offload.activations = p.activations;
 }
 
+void train_biases_alone(EngineOptions& options) {
+  options.model.freeze = {"wte", "wpe", "h.*.*.weight", "h.*.*.*.weight", "ln_f.weight"};
+  options.optimizer.type = OptimizerType::kSgd;
+  options.optimizer.lr = 1;
+  options.optimizer.momentum = 0;
+  options.optimizer.weight_decay = 0;
+  options.train.clip = 0;
+}
+
 std::string describe(const Placed& p, const EngineOptions& o) {
   return "stage " + std::to_string(o.zero.stage) + ", optimizer " + name_of_tier(p.optimizer) +
          ", parameters " + name_of_tier(p.parameters) + ", gradients " + name_of_tier(p.gradients) +

@@ -24,6 +24,10 @@ struct Placed {
 
 void place(EngineOptions& options, const Placed& p);
 
+// Only biases are trained. They begin at 0, so one step of SGD with learning rate 1 makes them the
+// negative gradients.
+void train_biases_alone(EngineOptions& options);
+
 [[nodiscard]] std::string describe(const Placed& p, const EngineOptions& options);
 
 // Every placement that has a meaning; `every`: one of so many of them runs. `adapt` is done to the

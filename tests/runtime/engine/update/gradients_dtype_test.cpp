@@ -41,16 +41,9 @@ EngineOptions on_the_device(EngineOptions options) {
 
 float rounded(float value) { return float_of_bf16(bf16_bits(value)); }
 
-// Only biases are trained. They begin at 0, so one step of SGD with learning rate 1 makes them the
-// negative gradients.
 EngineOptions only_biases(int accumulation, const TemporaryFolder& folder) {
   EngineOptions options = rounding_options(accumulation, folder);
-  options.model.freeze = {"wte", "wpe", "h.*.*.weight", "h.*.*.*.weight", "ln_f.weight"};
-  options.optimizer.type = OptimizerType::kSgd;
-  options.optimizer.lr = 1;
-  options.optimizer.momentum = 0;
-  options.optimizer.weight_decay = 0;
-  options.train.clip = 0;
+  train_biases_alone(options);
   return options;
 }
 

@@ -46,18 +46,11 @@ RowSource rows_of(const EngineOptions& options, int rank) {
 
 float rounded_to_bf16(float value) { return float_of_bf16(bf16_bits(value)); }
 
-// Only biases are trained. They begin at 0, so one step of SGD with learning rate 1 makes them the
-// negative gradients. In fp32, because an update in bf16 moves weights that are ties of their
-// rounding.
+// In fp32, because an update in bf16 moves weights that are ties of their rounding.
 TEST(ReduceDtype, TheSumIsOfRoundedGradientsAndInFp32) {
   EngineOptions options = sending_bf16(1);
   options.train.dtype = DType::kFloat32;
-  options.model.freeze = {"wte", "wpe", "h.*.*.weight", "h.*.*.*.weight", "ln_f.weight"};
-  options.optimizer.type = OptimizerType::kSgd;
-  options.optimizer.lr = 1;
-  options.optimizer.momentum = 0;
-  options.optimizer.weight_decay = 0;
-  options.train.clip = 0;
+  train_biases_alone(options);
   const WorldResult sum = train_world(options, 1, Wire::kLocal, rows_of(options, kAllRanks));
   options.zero.reduce_dtype = DType::kFloat32;
   std::vector<WorldResult> of_rank;
