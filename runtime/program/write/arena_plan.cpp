@@ -65,17 +65,18 @@ class Meetings {
     begins_.push_back(checkpoints_.size());
   }
 
+  // Calls `meets` with slots, and with whether their lifetimes overlap that of slot i.
   template <class F>
   void each(std::size_t i, const F& meets) const {
     const std::size_t checkpoint = i / kEvery;
     const int birth = lives_[i].begin;
     for (std::size_t c = begins_[checkpoint]; c < begins_[checkpoint + 1]; ++c) {
-      if (lives_[checkpoints_[c]].end > birth) meets(checkpoints_[c]);
+      meets(checkpoints_[c], lives_[checkpoints_[c]].end > birth);
     }
     for (std::size_t other = checkpoint * kEvery; other < i; ++other) {
-      if (lives_[other].end > birth) meets(other);
+      meets(other, lives_[other].end > birth);
     }
-    for (std::size_t other = i + 1; other < died_[i]; ++other) meets(other);
+    for (std::size_t other = i + 1; other < died_[i]; ++other) meets(other, true);
   }
 
  private:
@@ -88,73 +89,54 @@ class Meetings {
 };
 
 // The distinct offsets given so far, each with the largest end of the neighbours at that offset. A
-// neighbour is a slot whose lifetime overlaps. A repetitive program has few distinct offsets.
+// neighbour is a slot whose lifetime overlaps. A repetitive program has few distinct offsets. The
+// loops over neighbours and offsets are most of a search's time, so they have no branch that a
+// processor guesses wrong: a neighbour without an offset counts as one of no bytes at kNone.
 class Offsets {
  public:
-  explicit Offsets(std::size_t slots) : id_of_(slots, -1) {}
+  explicit Offsets(std::size_t slots) : places_(slots) {}
 
-  void begin() {
-    ++round_;
-    met_.clear();
-  }
-  // Adds a neighbour. A neighbour without an offset is ignored.
-  void add(std::size_t slot, std::int64_t bytes) {
-    const int id = id_of_[slot];
-    if (id < 0) return;
-    Entry& entry = nth(entries_, id);
-    if (entry.round != round_) {
-      entry.round = round_;
-      entry.end = 0;
-      met_.push_back({entry.offset, id});
-    }
-    entry.end = std::max(entry.end, entry.offset + bytes);
+  void begin() { std::fill(ends_.begin(), ends_.end(), 0); }
+  // Adds a neighbour. `meets` false: the slot is none.
+  void add(std::size_t slot, bool meets) {
+    const Place& place = places_[slot];
+    std::int64_t& end = ends_[meets ? place.id : kNone];
+    end = std::max(end, meets ? place.end : 0);
   }
   // The lowest offset at which `bytes` overlap no neighbour.
-  [[nodiscard]] std::int64_t lowest(std::int64_t bytes) {
-    constexpr std::size_t kSortedSooner = 8;  // sorts met_ if below 1/8 of the offsets
-    const bool few = met_.size() * kSortedSooner < by_offset_.size();
-    if (few) std::sort(met_.begin(), met_.end());
+  [[nodiscard]] std::int64_t lowest(std::int64_t bytes) const {
     std::int64_t offset = 0;
-    // False: this entry and all later entries are above the free place.
-    const auto passes = [&](const Entry& entry) {
-      if (offset + bytes <= entry.offset) return false;
-      offset = std::max(offset, entry.end);
-      return true;
-    };
-    if (few) {
-      for (const auto& [at, id] : met_) {
-        if (!passes(nth(entries_, id))) break;
-      }
-      return offset;
-    }
-    for (const int id : by_offset_) {
-      const Entry& entry = nth(entries_, id);
-      if (entry.round == round_ && !passes(entry)) break;
+    for (const auto& [at, id] : by_offset_) {
+      if (offset + bytes <= at) break;
+      offset = std::max(offset, ends_[id]);
     }
     return offset;
   }
-  void give(std::size_t slot, std::int64_t offset) {
-    const auto place = std::lower_bound(
-        by_offset_.begin(), by_offset_.end(), offset,
-        [&](int id, std::int64_t wanted) { return nth(entries_, id).offset < wanted; });
-    const bool known = place != by_offset_.end() && nth(entries_, *place).offset == offset;
-    id_of_[slot] = known ? *place : static_cast<int>(entries_.size());
-    if (known) return;
-    by_offset_.insert(place, static_cast<int>(entries_.size()));
-    entries_.push_back({offset, 0, 0});
+  void give(std::size_t slot, std::int64_t offset, std::int64_t bytes) {
+    const auto place = std::ranges::lower_bound(by_offset_, offset, {}, &Given::offset);
+    if (place != by_offset_.end() && place->offset == offset) {
+      places_[slot] = {offset + bytes, place->id};
+      return;
+    }
+    places_[slot] = {offset + bytes, ends_.size()};
+    by_offset_.insert(place, {offset, ends_.size()});
+    ends_.push_back(0);
   }
 
  private:
-  struct Entry {
-    std::int64_t offset = 0;
-    std::int64_t end = 0;     // largest end of the neighbours at the offset
-    std::uint32_t round = 0;  // the round that wrote `end`
+  static constexpr std::size_t kNone = 0;
+
+  struct Place {
+    std::int64_t end = 0;
+    std::size_t id = kNone;  // of the offset
   };
-  std::vector<int> id_of_;  // by slot; -1: not placed
-  std::vector<Entry> entries_;
-  std::vector<int> by_offset_;
-  std::vector<std::pair<std::int64_t, int>> met_;  // this round's neighbours: offset, id
-  std::uint32_t round_ = 0;
+  struct Given {
+    std::int64_t offset = 0;
+    std::size_t id = kNone;
+  };
+  std::vector<Place> places_;          // by slot
+  std::vector<std::int64_t> ends_{0};  // by id: largest end of this round's neighbours
+  std::vector<Given> by_offset_;
 };
 
 // Places each slot, in the given order, at the lowest offset that is free for its whole lifetime.
@@ -165,10 +147,10 @@ std::int64_t place(std::vector<Slot>& slots, const std::vector<std::size_t>& ord
   std::int64_t top = 0;
   for (const std::size_t i : order) {
     offsets.begin();
-    meetings.each(i, [&](std::size_t other) { offsets.add(other, slots[other].bytes); });
+    meetings.each(i, [&](std::size_t other, bool meets) { offsets.add(other, meets); });
     Slot& slot = slots[i];
     slot.offset = offsets.lowest(slot.bytes);
-    offsets.give(i, slot.offset);
+    offsets.give(i, slot.offset, slot.bytes);
     top = std::max(top, slot.offset + slot.bytes);
     if (top >= enough) break;
   }
