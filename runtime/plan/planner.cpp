@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/index.hpp"
+#include "kernels/cpu/parallel.hpp"
 #include "runtime/engine/multiplied_in.hpp"
 #include "runtime/engine/rank_part.hpp"
 #include "runtime/plan/nccl_memory.hpp"
@@ -29,6 +30,20 @@ std::int64_t pinned_bytes(const Program& program) {
   std::int64_t bytes = program.host_arena_bytes;
   for (const StateBlock& block : program.states.blocks) bytes += block.copied ? block.bytes : 0;
   return bytes;
+}
+
+// The stage's program, its memory and its traffic.
+void write_program(const OpenPlan& open, StagePlan& plan) {
+  plan.program = planned_program(plan.shape);
+  plan.memory = plan_memory(
+      plan.program, open.budgets,
+      open.gpu ? nccl_buffer_bytes(plan.shape, open.budgets.ranks_of_host) : std::int64_t{0});
+  for (int t = 0; t < kTierCount; ++t) {
+    nth(plan.phases, t) = memory_by_phase(plan.program, static_cast<Tier>(t));
+  }
+  if (open.gpu) plan.pinned = pinned_bytes(plan.program);
+  plan.traffic = traffic_of(plan.program);
+  plan.activation_bytes = nth(add_up(plan.program).by_tag, Tag::kActivations);
 }
 
 void set_times(std::vector<StagePlan>& stages, const std::vector<Rates>& rates) {
@@ -223,24 +238,12 @@ TierBytes Planner::budgets_of(const PlanQuestion& question) const {
   return {device, question.budgets.host, question.budgets.nvme};
 }
 
-StagePlan Planner::plan_stage(const PlanQuestion& question, const EngineOptions& options) {
+StagePlan Planner::open_stage(const EngineOptions& options) {
   StagePlan plan;
   plan.stage = options.part.stage;
   StepPlan step = shape_of(options);
   plan.shape = std::move(step.shape);
-  plan.program = planned_program(plan.shape);
-  TierBudgets budgets = question.budgets;
-  budgets.device = budgets_of(question).front();
-  plan.memory = plan_memory(
-      plan.program, budgets,
-      machine_.gpu ? nccl_buffer_bytes(plan.shape, budgets.ranks_of_host) : std::int64_t{0});
-  for (int t = 0; t < kTierCount; ++t) {
-    nth(plan.phases, t) = memory_by_phase(plan.program, static_cast<Tier>(t));
-  }
-  if (machine_.gpu) plan.pinned = pinned_bytes(plan.program);
-  plan.traffic = traffic_of(plan.program);
   plan.in_flight = most_in_flight(plan.shape);
-  plan.activation_bytes = nth(add_up(plan.program).by_tag, Tag::kActivations);
   for (const GroupPlan& group : step.groups) plan.params_held += group.param_elems;
   for (const UnitSpec& unit : spec_of(options.model, options.part).units) {
     plan.unit_names.push_back(unit.name);
@@ -248,35 +251,44 @@ StagePlan Planner::plan_stage(const PlanQuestion& question, const EngineOptions&
   return plan;
 }
 
-RunPlan Planner::plan(const PlanQuestion& question) {
+OpenPlan Planner::open(const PlanQuestion& question) {
   const EngineOptions& options = question.options;
-  std::vector<StagePlan> stages;
-  std::vector<Rates> stage_rates;
+  OpenPlan open{.budgets = question.budgets, .gpu = machine_.gpu};
+  open.budgets.device = budgets_of(question).front();
+  RunPlan& plan = open.plan;
   for (int s = 0; s < options.parallel.pipeline; ++s) {
     const EngineOptions of_stage = at_stage(options, s);
-    stages.push_back(plan_stage(question, of_stage));
-    stage_rates.push_back(rates(of_stage));
+    plan.stages.push_back(open_stage(of_stage));
+    open.rates.push_back(rates(of_stage));
   }
-  set_times(stages, stage_rates);
-  RunPlan plan;
-  StagePlan& worst = stages[largest_stage(stages, 0, stages.size())];
-  Program program = std::exchange(worst.program, {});
-  static_cast<StagePlan&>(plan) = worst;
-  plan.program = std::move(program);
   plan.ranks = world_of(options);
   plan.nodes = nodes_of(machine_, plan.ranks);
-  plan.node = largest_node(stages, plan.ranks, std::max(1, question.budgets.ranks_of_host));
   plan.wires = wires(options);
   plan.mesh = options.parallel;
   plan.mesh.data = options.dp;
   const ModelSpec& whole = spec_of(options.model, {});
   plan.params = whole.param_count();
   plan.frozen_params = whole.frozen_param_count();
-  const std::int64_t samples = options.train.micro_batch * options.dp * plan.shape.micro_batches;
+  const std::int64_t micro_batches = plan.stages.front().shape.micro_batches;
+  const std::int64_t samples = options.train.micro_batch * options.dp * micro_batches;
   plan.tokens_per_step = samples * options.model.seq;
   plan.model_flops_per_step = model_flops_per_step(options, whole);
   plan.peak_flops = peak_flops_of(machine_, rank_question(options));
-  plan.stages = std::move(stages);
+  return open;
+}
+
+RunPlan complete(OpenPlan open) {
+  RunPlan plan = std::move(open.plan);
+  std::vector<StagePlan>& stages = plan.stages;
+  parallel_for(std::ssize(stages), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t s = begin; s < end; ++s) write_program(open, nth(stages, s));
+  });
+  set_times(stages, open.rates);
+  StagePlan& worst = stages[largest_stage(stages, 0, stages.size())];
+  Program program = std::exchange(worst.program, {});
+  static_cast<StagePlan&>(plan) = worst;
+  plan.program = std::move(program);
+  plan.node = largest_node(stages, plan.ranks, std::max(1, open.budgets.ranks_of_host));
   return plan;
 }
 

@@ -1,6 +1,6 @@
 // Makes the plans of a model's configurations. Profiling units is slow, so each kind of unit is
 // profiled once for each set of options that its memory depends on. Pipeline stages are assembled
-// from these profiles. Not thread-safe (unit_profile.hpp).
+// from these profiles. Not thread-safe (unit_profile.hpp), except complete().
 #pragma once
 
 #include <map>
@@ -22,13 +22,26 @@ struct PlanQuestion {
 // Number of ranks in the options' mesh.
 [[nodiscard]] int world_of(const EngineOptions& options);
 
+// A plan whose programs are still to be written.
+struct OpenPlan {
+  RunPlan plan{};              // with the shapes of all stages
+  std::vector<Rates> rates{};  // by stage
+  TierBudgets budgets{};       // the device's filled in
+  bool gpu = false;
+};
+
+// Writes the programs of all stages, and all that follows from them. Pure; thread-safe.
+[[nodiscard]] RunPlan complete(OpenPlan open);
+
 class Planner {
  public:
   // REQUIRES: all questions are about one model, except recompute_attention.
   explicit Planner(MachineProfile machine) : machine_(std::move(machine)) {}
 
   // Plans all stages of the pipeline.
-  [[nodiscard]] RunPlan plan(const PlanQuestion& question);
+  [[nodiscard]] RunPlan plan(const PlanQuestion& question) { return complete(open(question)); }
+  // The part of plan() that reads the profiles, and adds missing ones.
+  [[nodiscard]] OpenPlan open(const PlanQuestion& question);
   // The plan's shape for the rank of options.part, enough for bounds. Cheap: writes no program.
   [[nodiscard]] StepPlan shape_of(const EngineOptions& options);
   // shape_of() with micro-batches above two samples extrapolated from one and two samples. A unit's
@@ -55,7 +68,7 @@ class Planner {
   [[nodiscard]] Kinds drawn_profiles(const EngineOptions& options);
   [[nodiscard]] const ModelSpec& spec_of(const ModelOptions& model, const ModelPart& part);
   [[nodiscard]] const MeshWires& wires(const EngineOptions& options);
-  [[nodiscard]] StagePlan plan_stage(const PlanQuestion& question, const EngineOptions& options);
+  [[nodiscard]] StagePlan open_stage(const EngineOptions& options);
 
   MachineProfile machine_;
   std::map<PartKey, Model> models_;  // with all units

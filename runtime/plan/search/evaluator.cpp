@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
+#include "kernels/cpu/parallel.hpp"
 
 namespace sluice {
 namespace {
@@ -39,25 +44,50 @@ EngineOptions with_micro_batches(EngineOptions options, std::int64_t count) {
   return options;
 }
 
-}  // namespace
+RunPlan without_programs(RunPlan plan) {
+  plan.program = {};
+  for (StagePlan& stage : plan.stages) stage.program = {};
+  return plan;
+}
 
-RunPlan Evaluator::evaluate(const EngineOptions& options) {
+// One candidate: the plans to make, and what to extrapolate from them.
+struct Question {
+  std::vector<OpenPlan> open;  // of few micro-batches and of more; or of all
+  double rest = 0;             // more micro-batches, in steps from few to more
+  bool grows = false;          // in memory, with each micro-batch
+  bool shared_cores = false;
+};
+
+Question question_of(Planner& planner, const EngineOptions& options, const TierBudgets& budgets) {
   const std::int64_t micro_batches = micro_batches_of(options);
   const int stages = options.parallel.pipeline;
   const std::int64_t few = 2 * stages;
   const std::int64_t more = stages > 1 ? 3 * stages : 3;
-  if (micro_batches <= more) return plan(options);
-  const RunPlan before = plan(with_micro_batches(options, few));
-  RunPlan drawn = plan(with_micro_batches(options, more));
-  const auto rest = static_cast<double>(micro_batches - more) / static_cast<double>(more - few);
+  Question question;
+  if (micro_batches <= more) {
+    question.open.push_back(planner.open({options, budgets}));
+    return question;
+  }
+  for (const std::int64_t count : {few, more}) {
+    question.open.push_back(planner.open({with_micro_batches(options, count), budgets}));
+  }
+  question.rest = static_cast<double>(micro_batches - more) / static_cast<double>(more - few);
   // In micro order further micro-batches need no memory; arena slots may get other offsets.
-  const bool grows = options.train.accumulation_order == AccumulationOrder::kLayer ||
-                     (stages > 1 && options.parallel.schedule == PipelineSchedule::kGpipe);
+  question.grows = options.train.accumulation_order == AccumulationOrder::kLayer ||
+                   (stages > 1 && options.parallel.schedule == PipelineSchedule::kGpipe);
+  question.shared_cores = planner.rates(options).shared_cores;
+  return question;
+}
+
+RunPlan answer(Question question) {
+  RunPlan drawn = without_programs(complete(std::move(question.open.back())));
+  if (question.open.size() == 1) return drawn;
+  const RunPlan before = without_programs(complete(std::move(question.open.front())));
   double step_s = 0;
   for (std::size_t s = 0; s < drawn.stages.size(); ++s) {
     StagePlan& stage = drawn.stages[s];
-    draw_out(before.stages[s].memory, grows ? rest : 0, stage.memory);
-    draw_out(before.stages[s].time, rest, planner_.rates(options).shared_cores, stage.time);
+    draw_out(before.stages[s].memory, question.grows ? question.rest : 0, stage.memory);
+    draw_out(before.stages[s].time, question.rest, question.shared_cores, stage.time);
     step_s = std::max(step_s, stage.time.step_s);
   }
   const StagePlan& largest = drawn.stages[largest_stage(drawn.stages, 0, drawn.stages.size())];
@@ -67,16 +97,49 @@ RunPlan Evaluator::evaluate(const EngineOptions& options) {
   return drawn;
 }
 
-RunPlan Evaluator::plan(const EngineOptions& options) {
-  RunPlan plan = planner_.plan({options, budgets_});
-  plan.program = {};
-  for (StagePlan& stage : plan.stages) stage.program = {};
-  return plan;
+// Returns the error of make(), or null.
+template <class F>
+std::exception_ptr error_of(const F& make) {
+  try {
+    make();
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+}  // namespace
+
+void Evaluator::look_ahead(std::span<const EngineOptions* const> candidates) {
+  std::vector<Question> questions(candidates.size());
+  std::vector<Outcome> outcomes(candidates.size());
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    outcomes[i].error =
+        error_of([&] { questions[i] = question_of(planner_, *candidates[i], budgets_); });
+  }
+  parallel_for(std::ssize(candidates), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      Outcome& outcome = nth(outcomes, i);
+      if (outcome.error) continue;
+      outcome.error = error_of([&] { outcome.plan = answer(std::move(nth(questions, i))); });
+    }
+  });
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    ahead_.emplace(candidates[i], std::move(outcomes[i]));
+  }
+}
+
+RunPlan Evaluator::evaluate(const EngineOptions& options) {
+  const EngineOptions* const one = &options;
+  if (!has_ahead(options)) look_ahead({&one, 1});
+  Outcome outcome = std::move(ahead_.extract(one).mapped());
+  if (outcome.error) std::rethrow_exception(outcome.error);
+  return std::move(outcome.plan);
 }
 
 RunPlan Evaluator::plan_in_full(const EngineOptions& options) {
   try {
-    return plan(options);
+    return without_programs(planner_.plan({options, budgets_}));
   } catch (const ConfigError&) {
     return evaluate(options);
   }

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <deque>
-#include <limits>
 #include <tuple>
+#include <vector>
 
+#include "kernels/cpu/parallel.hpp"
 #include "runtime/plan/search/candidate_list.hpp"
 #include "runtime/plan/search/evaluator.hpp"
 #include "runtime/plan/search/ranking.hpp"
@@ -51,16 +52,33 @@ class Search {
     return true;
   }
 
+  // The next candidates to evaluate are those from i on, unless the search ends before. Plans as
+  // many of them side by side as there are compute threads.
+  void look_ahead(const std::vector<const Candidate*>& order, std::size_t i) {
+    if (evaluator_.has_ahead(order[i]->options)) return;
+    const int count = std::min(compute_threads(), allowed_ - result_.evaluated);
+    std::vector<const EngineOptions*> options;
+    for (; i < order.size() && std::ssize(options) < count; ++i) {
+      options.push_back(&order[i]->options);
+    }
+    evaluator_.look_ahead(options);
+  }
+
   void find_fastest() {
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const Candidate& a, const Candidate& b) {
                        return std::tie(a.floor_s, a.changes) < std::tie(b.floor_s, b.changes);
                      });
+    std::vector<const Candidate*> order;
     for (const Candidate& candidate : candidates_) {
-      if (candidate.floor_missing > 0) continue;
+      if (candidate.floor_missing == 0) order.push_back(&candidate);
+    }
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const Candidate& candidate = *order[i];
       if (limits_.below_s > 0 && candidate.floor_s >= kNear * limits_.below_s) break;
       const auto most = static_cast<std::size_t>(limits_.most);
       if (found_.size() >= most && candidate.floor_s >= found_[most - 1].step_s) break;
+      look_ahead(order, i);
       Found found{};
       if (!evaluate(candidate, found)) {
         result_.spent = true;
@@ -83,10 +101,12 @@ class Search {
         !found_.empty() && found_.front().candidate->options.offload.optimizer != Tier::kNvme;
     if (!limits_.offload || fits) return;
     allowed_ = result_.evaluated + kMost;
-    for (const Candidate* const candidate : host_placements(candidates_)) {
-      if (candidate->chunks > limits_.most_chunks) continue;
+    std::vector<const Candidate*> order = host_placements(candidates_);
+    std::erase_if(order, [&](const Candidate* c) { return c->chunks > limits_.most_chunks; });
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      look_ahead(order, i);
       Found plain{};
-      if (!evaluate(*candidate, plain)) return;
+      if (!evaluate(*order[i], plain)) return;
       if (plain.device_fraction == 0) continue;
       Candidate shared = with_device_fraction(plain);
       if (limits_.allowed && !limits_.allowed(shared.options)) continue;
@@ -108,16 +128,22 @@ class Search {
     std::stable_sort(order.begin(), order.end(), [](const Candidate* a, const Candidate* b) {
       return std::tie(a->floor_missing, a->floor_s) < std::tie(b->floor_missing, b->floor_s);
     });
+    const auto too_long = std::ranges::find_if(
+        order, [&](const Candidate* c) { return c->chunks > limits_.most_chunks; });
+    order.erase(too_long, order.end());
+    std::erase_if(order, [&](const Candidate* candidate) {
+      return std::ranges::find(near_, candidate, &Found::candidate) != near_.end();
+    });
     allowed_ = result_.evaluated + limits_.evaluations;
-    for (const Candidate* candidate : order) {
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const Candidate& candidate = *order[i];
       if (!near_.empty()) {
         const Found& best = *std::ranges::min_element(near_, {}, &Found::missing);
-        if (best.missing == 0 || candidate->floor_missing >= best.missing) break;
+        if (best.missing == 0 || candidate.floor_missing >= best.missing) break;
       }
-      if (candidate->chunks > limits_.most_chunks) break;
-      if (std::ranges::find(near_, candidate, &Found::candidate) != near_.end()) continue;
+      look_ahead(order, i);
       Found found{};
-      if (!evaluate(*candidate, found)) break;
+      if (!evaluate(candidate, found)) break;
       near_.push_back(found);
     }
     if (!near_.empty()) found_.push_back(*std::ranges::min_element(near_, {}, &Found::missing));
@@ -133,26 +159,40 @@ class Search {
     constexpr int kMost = 128;
     allowed_ = result_.evaluated + kMost;
     std::vector<Found> starts;
-    for (const Candidate* const candidate : other_placements(candidates_, found_)) {
+    const std::vector<const Candidate*> others = other_placements(candidates_, found_);
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      look_ahead(others, i);
       Found found{};
-      if (evaluate(*candidate, found)) starts.push_back(found);
+      if (evaluate(*others[i], found)) starts.push_back(found);
     }
     for (const Found& plain : found_) {
       if (plain.step_s > kNear * found_.front().step_s) break;
       starts.push_back(plain);
     }
+    std::vector<Found> plains;  // of each candidate of `order`
+    std::vector<const Candidate*> order;
+    const auto add = [&](const Found& plain, Candidate changed) {
+      const Candidate* const candidate = further(plain, std::move(changed));
+      if (candidate == nullptr) return;
+      plains.push_back(plain);
+      order.push_back(candidate);
+    };
     for (const Found& plain : starts) {
       const EngineOptions& options = plain.candidate->options;
       if (options.offload.optimizer == Tier::kDevice || plain.missing > 0) continue;
       if (plain.host_fraction > options.offload.host_fraction) {
-        try_further(plain, with_host_fraction(plain));
+        add(plain, with_host_fraction(plain));
       }
       for (const Extra extra : {Extra{true, false}, Extra{false, true}, Extra{true, true}}) {
         if (extra.on_device && plain.device_fraction == 0) continue;
         Candidate candidate = extra.on_device ? with_device_fraction(plain) : *plain.candidate;
         if (extra.early) speculate(candidate.options);
-        try_further(plain, std::move(candidate));
+        add(plain, std::move(candidate));
       }
+    }
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      look_ahead(order, i);
+      try_further(plains[i], order[i], kRounds);
     }
   }
 
@@ -166,9 +206,10 @@ class Search {
     constexpr int kMost = 6;
     allowed_ = result_.evaluated + kMost;
     if (found_.front().candidate->options.offload.optimizer != Tier::kDevice) {
-      Candidate early = *found_.front().candidate;
+      const Found plain = found_.front();
+      Candidate early = *plain.candidate;
       speculate(early.options);
-      try_further(Found(found_.front()), std::move(early), 0);
+      try_further(plain, further(plain, std::move(early)), 0);
     }
     const Found plain = found_.front();
     const EngineOptions& options = plain.candidate->options;
@@ -179,46 +220,53 @@ class Search {
       if (units > options.model.layers + 1) continue;  // all units but the one that runs
       Candidate ahead = *plain.candidate;
       ahead.options.zero.prefetch_units = units;
-      try_further(plain, std::move(ahead), 0);
+      try_further(plain, further(plain, std::move(ahead)), 0);
     }
+  }
+
+  // Keeps a changed candidate. Null if it is no other one, or not allowed.
+  const Candidate* further(const Found& plain, Candidate changed) {
+    const std::size_t more = differences(plain.candidate->options, changed.options).size();
+    if (more == 0 || (limits_.allowed && !limits_.allowed(changed.options))) return nullptr;
+    changed.changes = plain.candidate->changes + static_cast<int>(more);
+    return &further_.emplace_back(std::move(changed));
   }
 
   // Also with more states on the host, where these fit, and with all of them there instead of on
   // NVMe. Fewer states on NVMe have fewer second places of early updates on the host: hence
   // `rounds`.
-  void try_further(const Found& plain, Candidate candidate, int rounds = 2) {
-    const std::size_t more = differences(plain.candidate->options, candidate.options).size();
-    if (more == 0 || (limits_.allowed && !limits_.allowed(candidate.options))) return;
-    candidate.changes = plain.candidate->changes + static_cast<int>(more);
-    further_.push_back(std::move(candidate));
+  static constexpr int kRounds = 2;
+  void try_further(const Found& plain, const Candidate* candidate, int rounds) {
     Found better{};
-    if (!evaluate(further_.back(), better) || better.missing > 0) return;
+    if (candidate == nullptr || !evaluate(*candidate, better) || better.missing > 0) return;
     if (better.step_s <= kWorthwhile * plain.step_s) insert(found_, better);
     if (rounds == 0) return;
-    const OffloadOptions& offload = better.candidate->options.offload;
-    if (better.host_fraction > offload.host_fraction) {
-      try_further(plain, with_host_fraction(better), rounds - 1);
+    if (better.host_fraction > candidate->options.offload.host_fraction) {
+      try_further(plain, further(plain, with_host_fraction(better)), rounds - 1);
     }
-    if (may_be_all_on_host(better)) try_further(plain, with_all_on_host(better), 0);
+    if (may_be_all_on_host(better)) {
+      try_further(plain, further(plain, with_all_on_host(better)), 0);
+    }
   }
 
   // If nothing fits: tries the nearest misses of stage 3 without prefetched units, which is slower.
   void gather_late() {
     constexpr std::size_t kMost = 16;
-    const std::size_t first = further_.size();
+    std::vector<const Candidate*> order;
     std::ranges::stable_sort(near_, {}, &Found::missing);
     for (const Found& miss : near_) {
       Candidate candidate = *miss.candidate;
       if (candidate.options.zero.stage < 3 || candidate.options.zero.prefetch_units == 0) continue;
       candidate.options.zero.prefetch_units = 0;
       ++candidate.changes;
-      further_.push_back(std::move(candidate));
-      if (further_.size() == first + kMost) break;
+      order.push_back(&further_.emplace_back(std::move(candidate)));
+      if (order.size() == kMost) break;
     }
     allowed_ = result_.evaluated + static_cast<int>(kMost);
-    for (std::size_t i = first; i < further_.size(); ++i) {
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      look_ahead(order, i);
       Found found{};
-      if (!evaluate(further_[i], found)) break;
+      if (!evaluate(*order[i], found)) break;
       const std::int64_t best = found_.front().missing;
       if (found.missing > 0 && found.missing >= best) continue;
       if (best > 0) found_.clear();

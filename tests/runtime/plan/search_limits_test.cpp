@@ -1,8 +1,11 @@
 // What bounds a search beside the budgets of single tiers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
+#include "kernels/cpu/parallel.hpp"
 #include "runtime/plan/search/search.hpp"
 #include "runtime/plan/search/search_text.hpp"
 #include "tests/runtime/plan/small.hpp"
@@ -167,6 +170,27 @@ TEST(SearchLimits, EachPlacementIsTriedWithStatesOnTheHost) {
               1.15 * some.suggestions.front().plan.time.step_s)
         << percent << suggestions_text(all) << suggestions_text(some);
   }
+}
+
+// Threads plan candidates ahead that a search on one thread may not reach.
+TEST(SearchLimits, FindsTheSameOnAnyNumberOfThreads) {
+  SlowDrive drive(16);
+  const int before = compute_threads();
+  for (const int percent : {0, 20, 70}) {
+    PlanQuestion question = drive.question;
+    question.budgets.host = std::max<std::int64_t>(1, drive.on_host * percent / 100);
+    if (percent == 0) question.budgets.nvme = 1;  // nothing fits
+    std::vector<std::string> found;
+    for (const int threads : {1, 2, 5}) {
+      set_compute_threads(threads);
+      const SearchResult result = suggest(drive.planner, question, {});
+      EXPECT_EQ(result.any_fits, percent != 0);
+      EXPECT_GT(result.evaluated, 5);
+      found.push_back(suggestions_text(result) + std::to_string(result.evaluated));
+    }
+    EXPECT_EQ(found, std::vector<std::string>(3, found.front()));
+  }
+  set_compute_threads(before);
 }
 
 }  // namespace
