@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <tuple>
 #include <vector>
 
@@ -65,6 +66,12 @@ class Search {
   }
 
   void find_fastest() {
+    const auto before = [](const ParallelOptions& a, const ParallelOptions& b) {
+      const auto key = [](const ParallelOptions& p) {
+        return std::tuple(p.tensor, p.pipeline, p.virtual_stages, p.schedule);
+      };
+      return key(a) < key(b);
+    };
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const Candidate& a, const Candidate& b) {
                        return std::tie(a.floor_s, a.changes) < std::tie(b.floor_s, b.changes);
@@ -73,21 +80,33 @@ class Search {
     for (const Candidate& candidate : candidates_) {
       if (candidate.floor_missing == 0) order.push_back(&candidate);
     }
+    // The bounds of some meshes are far below their times. After kVain candidates in a row that are
+    // not the fastest, the rest of a mesh comes last.
+    constexpr int kVain = 8;
+    std::map<ParallelOptions, int, decltype(before)> vain(before);
+    const std::size_t once = order.size();
     for (std::size_t i = 0; i < order.size(); ++i) {
       const Candidate& candidate = *order[i];
-      if (limits_.below_s > 0 && candidate.floor_s >= kNear * limits_.below_s) break;
+      if (limits_.below_s > 0 && candidate.floor_s >= kNear * limits_.below_s) continue;
       const auto most = static_cast<std::size_t>(limits_.most);
-      if (found_.size() >= most && candidate.floor_s >= found_[most - 1].step_s) break;
+      if (found_.size() >= most && candidate.floor_s >= found_[most - 1].step_s) continue;
+      int& in_vain = vain[candidate.options.parallel];
+      if (i < once && in_vain >= kVain) {
+        order.push_back(&candidate);
+        continue;
+      }
       look_ahead(order, i);
       Found found{};
       if (!evaluate(candidate, found)) {
         result_.spent = true;
         break;
       }
+      ++in_vain;
       if (found.missing > 0) {
         near_.push_back(found);
         continue;
       }
+      if (found_.empty() || found.step_s < found_.front().step_s) in_vain = 0;
       // Of equally fast candidates, fewest changes come first: less memory alone is no reason.
       insert(found_, found);
     }

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -30,6 +32,16 @@ EngineOptions with_data_ranks_alone(const EngineOptions& options) {
   return data;
 }
 
+// Whether a step would be a tenth shorter if the device had room for every state and activation.
+bool device_is_short(Planner& planner, PlanQuestion question, SearchLimits limits,
+                     const Suggestion& best) {
+  if (world_of(question.options) == 1) return false;
+  question.budgets.device = std::numeric_limits<std::int64_t>::max();
+  limits.most = 1;
+  const SearchResult roomy = search(planner, question, limits);
+  return roomy.any_fits && roomy.suggestions.front().plan.time.step_s < 0.9 * best.plan.time.step_s;
+}
+
 }  // namespace
 
 // The lower bound of a pipeline with states off the device leaves out the wait for updates. Such
@@ -56,16 +68,26 @@ SearchResult suggest(Planner& planner, const PlanQuestion& question, const Searc
 SearchResult suggest_for_gpus(Planner& planner, const PlanQuestion& question, SearchLimits limits) {
   limits.offload = false;
   SearchResult result = suggest(planner, question, limits);
+  const auto add_placed = [&](const EngineOptions& from) {
+    SearchResult placed = suggest(planner, {from, question.budgets}, limits);
+    const double longest = kWorthwhile * result.suggestions.front().plan.time.step_s;
+    std::erase_if(placed.suggestions, [&](const Suggestion& s) {
+      return s.options.offload.optimizer == Tier::kDevice || s.plan.time.step_s > longest;
+    });
+    add_found(std::move(placed), question, limits, result);
+  };
+  const bool on_all_meshes = limits.meshes && result.any_fits &&
+                             device_is_short(planner, question, limits, result.suggestions.front());
   limits.offload = true;
   if (!result.any_fits) return suggest(planner, question, limits);
+  const EngineOptions best = result.suggestions.front().options;
+  if (on_all_meshes) {
+    limits.evaluations *= 2;
+    add_placed(question.options);
+    limits.evaluations /= 2;
+  }
   limits.meshes = false;
-  SearchResult placed =
-      suggest(planner, {result.suggestions.front().options, question.budgets}, limits);
-  const double longest = kWorthwhile * result.suggestions.front().plan.time.step_s;
-  std::erase_if(placed.suggestions, [&](const Suggestion& s) {
-    return s.options.offload.optimizer == Tier::kDevice || s.plan.time.step_s > longest;
-  });
-  add_found(std::move(placed), question, limits, result);
+  add_placed(best);
   return result;
 }
 

@@ -2,6 +2,7 @@
 // how.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 
 #include "runtime/plan/search/search.hpp"
@@ -195,6 +196,43 @@ TEST(MeshSearch, ConfiguredMeshAndDataRanksHaveEvaluationsOfTheirOwn) {
     for (const Suggestion& s : found.suggestions) {
       EXPECT_EQ(s.set, differences(options, s.options)) << staged;
     }
+  }
+}
+
+// A mesh that just fits on the device does not hide a faster one with states off the device.
+TEST(MeshSearch, MoreMemoryMakesNoSuggestionSlower) {
+  Planner planner(named_profile("a100-80g"));
+  PlanQuestion question{};
+  EngineOptions& options = question.options;
+  options.model.type = ModelType::kLlama;
+  options.model.layers = 8;
+  options.model.hidden = 4096;
+  options.model.heads = 32;
+  options.model.kv_heads = 8;
+  options.model.ffn = 14336;
+  options.model.vocab = 128256;
+  options.model.seq = 8192;
+  options.model.tie_embeddings = false;
+  options.model.on_gpu = true;
+  options.train.dtype = DType::kBFloat16;
+  options.train.micro_batch = 1;
+  options.train.global_batch = 64;
+  options.zero.stage = 3;
+  options.recompute.mode = RecomputeMode::kFull;
+  options.offload.optimizer = Tier::kNvme;
+  options.tiers.nvme.paths = {"drive"};
+  options.dp = 8;
+  SearchLimits limits{.most = 5};
+  limits.meshes = true;
+  limits.allowed = allowed;
+  double before = std::numeric_limits<double>::infinity();
+  for (const std::int64_t gib : {5, 6}) {
+    question.budgets.device = gib << 30;
+    const SearchResult result = suggest_for_gpus(planner, question, limits);
+    ASSERT_TRUE(result.any_fits);
+    const double step_s = result.suggestions.front().plan.time.step_s;
+    EXPECT_LE(step_s, before) << gib;
+    before = step_s;
   }
 }
 
