@@ -186,6 +186,7 @@ class DeepSpeedJob {
     take_world(accelerate_->world, "accelerate's file");
     if (beside_.commands.empty()) append(beside_.commands, accelerate_->commands);
     note_hosts(accelerate_->hostfile_text, beside_);
+    if (!setting_of(request_.set, "launch.hostfile")) note(accelerate_->start_note);
     if (!accelerate_->config_file.empty()) config_ = accelerate_->config_file;
   }
 

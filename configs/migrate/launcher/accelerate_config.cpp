@@ -271,7 +271,10 @@ class DeepSpeedPlugin {
   }
   // The command that accelerate runs, mapped as if it stood on the line.
   void start() {
-    if (job_.machines == 1) {
+    // Without a hostfile, DeepSpeed's launcher starts the ranks of one machine alone.
+    const bool has_hosts = launcher() == "standard" || !is_none(given("deepspeed_hostfile"));
+    if (job_.machines > 1 && !has_hosts) made_.start_note = start_on_hosts(job_);
+    if (job_.machines == 1 || !has_hosts) {
       std::string command = shell_join(job_.environment);
       command += command.empty() ? "" : " ";
       made_.commands.push_back(command + "./sluice train " + shell_quote(options_.config));
@@ -299,11 +302,13 @@ class DeepSpeedPlugin {
     made_.hostfile_text = launch.hostfile_text;
     made_.commands = launch.commands;
   }
+  [[nodiscard]] std::string launcher() const {
+    return value_or("deepspeed_multinode_launcher", leaf(Kind::kText, "pdsh")).text;
+  }
   [[nodiscard]] std::vector<std::string> launcher_words() const {
     std::vector<std::string> words = job_.environment;
     std::erase_if(words, [](const std::string& word) { return word.starts_with("MASTER_"); });
-    const std::string launcher =
-        value_or("deepspeed_multinode_launcher", leaf(Kind::kText, "pdsh")).text;
+    const std::string launcher = this->launcher();
     const std::string ranks = std::to_string(std::max(1, job_.world / job_.machines));
     const HjsonNode* rank = file_.root.find("machine_rank");
     const std::string machine = is_none(rank) ? "0" : rank->text;
@@ -321,8 +326,7 @@ class DeepSpeedPlugin {
       return words;
     }
     add({"deepspeed"});
-    const HjsonNode* hostfile = given("deepspeed_hostfile");
-    if (!is_none(hostfile)) add({"--hostfile", hostfile->text});
+    add({"--hostfile", given("deepspeed_hostfile")->text});
     add({"--launcher", launcher == "nossh" ? "pdsh" : launcher});
     if (launcher == "nossh") add({"--no_ssh", "--node_rank", machine});
     const HjsonNode* exclude = given("deepspeed_exclusion_filter");

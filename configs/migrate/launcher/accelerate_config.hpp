@@ -22,6 +22,7 @@ struct AccelerateDeepSpeed {
   int world = 0;              // ranks; 0: not known
   std::string hostfile_text;  // lines to write into launch.hostfile, or ""
   std::vector<std::string> commands;
+  std::string start_note;              // how to reach machines that the file does not name, or ""
   std::vector<MigrationError> errors;  // "config.yaml:3:5: deepspeed_config.zero_stage: ..."
 };
 

@@ -41,4 +41,8 @@ struct AccelerateJob {
 // as ignored. Sets keys of launch:. REQUIRES: no errors.
 AccelerateJob map_accelerate_job(const AccelerateFile& file, MigrationDraft& draft);
 
+// A note for a job of several machines whose names the file does not give.
+// accelerate is started on every machine, and its file names one of them at most.
+[[nodiscard]] std::string start_on_hosts(const AccelerateJob& job);
+
 }  // namespace sluice::migrate

@@ -203,4 +203,13 @@ AccelerateJob map_accelerate_job(const AccelerateFile& file, MigrationDraft& dra
   return Job(file, draft).map();
 }
 
+std::string start_on_hosts(const AccelerateJob& job) {
+  return "the job has " + std::to_string(job.machines) +
+         " machines, and the result starts one: write their names into a file, a line each (host "
+         "slots=" +
+         (job.world > 0 ? std::to_string(job.world / job.machines) : "RANKS") +
+         "), and give it with --set launch.hostfile=FILE; or start with srun or torchrun "
+         "(docs/launch.md)";
+}
+
 }  // namespace sluice::migrate

@@ -328,16 +328,6 @@ class FsdpMap {
   int stage_ = 3;
 };
 
-// accelerate is started on every machine, and its file names one of them at most.
-std::string start_on_hosts(const AccelerateJob& job) {
-  return "the job has " + std::to_string(job.machines) +
-         " machines, and the result starts one: write their names into a file, a line each (host "
-         "slots=" +
-         (job.world > 0 ? std::to_string(job.world / job.machines) : "RANKS") +
-         "), and give it with --set launch.hostfile=FILE; or start with srun or torchrun "
-         "(docs/launch.md)";
-}
-
 }  // namespace
 
 Migration migrate_fsdp(const std::string& text, const FsdpOptions& options) {
@@ -356,7 +346,9 @@ Migration migrate_fsdp(const std::string& text, const FsdpOptions& options) {
   const AccelerateJob job = map_accelerate_job(file, map.draft());
   map.set_world(options.world, job.world);
   FsdpMap(file, map, job.machines).run();
-  if (job.machines > 1) map.draft().note(start_on_hosts(job));
+  if (job.machines > 1 && !setting_of(options.settings, "launch.hostfile")) {
+    map.draft().note(start_on_hosts(job));
+  }
   map.draft().note(
       "batch, optimizer and schedule are those of the script: give them with --trainer or --set");
   for (const MigratedKey& key : result.keys) result.effective.emplace(key.path, key.value);

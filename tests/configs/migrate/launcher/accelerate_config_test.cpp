@@ -126,6 +126,13 @@ TEST(Accelerate, StartsSeveralMachines) {
             Words{"torchrun --no-python --nnodes=2 --nproc-per-node=4 "
                   "--rdzv-endpoint=10.0.0.1:7000 --node-rank=1 ./sluice train out.yaml"});
 
+  // Without names of hosts, num_processes counts and a note says how to name them.
+  const Made unnamed = make(file);
+  EXPECT_EQ(unnamed.result.world, 8);
+  EXPECT_EQ(settings(unnamed.migration), Words{"launch.nproc=4"});
+  EXPECT_NE(unnamed.result.start_note.find("the job has 2 machines"), std::string::npos);
+  EXPECT_EQ(pdsh.result.start_note + standard.result.start_note, "");
+
   const Made slurm =
       make(file + "  deepspeed_hostfile: h\n  deepspeed_multinode_launcher: slurm\n", files);
   EXPECT_EQ(slurm.result.commands, Words{"srun --nodes=2 --ntasks=8 ./sluice train out.yaml"});
