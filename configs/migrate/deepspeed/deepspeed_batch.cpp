@@ -2,6 +2,7 @@
 #include "base/format.hpp"
 #include "configs/migrate/deepspeed/batch_keys.hpp"
 #include "configs/migrate/deepspeed/deepspeed_rules.hpp"
+#include "configs/migrate/deepspeed/deepspeed_values.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -11,6 +12,16 @@ bool is_unfilled(const DeepSpeedConfig& config, std::string_view path) {
     if (value.path == path) return !value.is_filled;
   }
   return false;
+}
+
+// The global batch of a setting, for a file without the key whose third size is the quotient.
+std::optional<std::int64_t> global_of_setting(const ParseOptions& options) {
+  const auto fills = [&options](std::string_view path) {
+    const auto found = options.autos.find(path);
+    return found == options.autos.end() ? std::string_view() : std::string_view(found->second);
+  };
+  if (fills(kAccumulation) != "null" && fills(kMicro) != "null") return std::nullopt;
+  return value_of_json(fills(kGlobal)).integer;
 }
 
 // The ranks of the product rule; 0 if the world is not known or does not divide.
@@ -122,6 +133,7 @@ void apply_batch_rule(const ParseOptions& options, DeepSpeedConfig& config) {
   count_ranks(options, config);
   BatchSizes& batch = config.batch;
   batch.global = count_of(config, kGlobal);
+  if (!batch.global) batch.global = global_of_setting(options);
   batch.micro = count_of(config, kMicro);
   batch.accumulation = count_of(config, kAccumulation);
   for (const std::string_view path : {kGlobal, kMicro, kAccumulation}) {

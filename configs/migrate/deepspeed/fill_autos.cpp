@@ -169,7 +169,9 @@ class Filler {
   [[nodiscard]] std::optional<std::int64_t> size_of(std::string_view path) const {
     if (const auto literal = whole(node_at(root_, path))) return literal;
     const auto found = filled_.find(path);
-    if (found == filled_.end() || !is_auto_at(path)) return std::nullopt;
+    // A setting gives the global batch of a file without the key too.
+    const bool is_open = is_auto_at(path) || (path == kGlobal && node_at(root_, path) == nullptr);
+    if (found == filled_.end() || !is_open) return std::nullopt;
     const HjsonNode node = value_of_json(found->second);
     return whole(&node);
   }
@@ -191,7 +193,7 @@ class Filler {
     }
     // The product rule gives the third size.
     const bool open = is_auto_at(kAccumulation) && !filled_.contains(kAccumulation);
-    if (open && size_of(kGlobal) && size_of(kMicro)) put(kAccumulation, "null");
+    if (open && size_of(kGlobal)) put(kAccumulation, "null");
     if (is_auto_at(kGlobal) && !size_of(kGlobal) && size_of(kMicro) &&
         (size_of(kAccumulation) || node_at(root_, kAccumulation) == nullptr)) {
       put(kGlobal, "null");

@@ -267,6 +267,35 @@ TEST(MapAutos, SettingsWinOverArguments) {
   EXPECT_EQ(changed.effective.at("gradient_accumulation_steps"), "2");
 }
 
+// The file may leave train_batch_size out: the accumulation is the quotient all the same.
+TEST(MapAutos, AGlobalBatchThatTheFileLeavesOut) {
+  const std::string text =
+      "{train_micro_batch_size_per_gpu: \"auto\", gradient_accumulation_steps: \"auto\"" + kAdam +
+      "}";
+  const auto with = [&](const std::string& global, ParseOptions parse = {.world = 3}) {
+    return migrated(text, {.parse = std::move(parse),
+                           .set = {"train.micro_batch=2", "train.global_batch=" + global}});
+  };
+  const Migration fits = with("12");
+  EXPECT_EQ(errors_of(fits), Lines{});
+  EXPECT_EQ(missing_of(fits), Lines{});
+  EXPECT_EQ(settings_of(fits)["train.global_batch"], "12");
+  EXPECT_EQ(fits.effective.at("gradient_accumulation_steps"), "2");
+  const Migration arguments = with("12", {.world = 3,
+                                          .autos = {{"train_micro_batch_size_per_gpu", "8"},
+                                                    {"gradient_accumulation_steps", "4"},
+                                                    {"train_batch_size", "96"}}});
+  EXPECT_EQ(missing_of(arguments), Lines{});
+  EXPECT_EQ(arguments.effective.at("gradient_accumulation_steps"), "2");
+  EXPECT_EQ(missing_of(with("12", {})), Lines{});
+  EXPECT_EQ(errors_of(with("13")),
+            Lines{"f:1:2: train_micro_batch_size_per_gpu: train_batch_size 13 is no multiple of "
+                  "micro batch 2 x 3 ranks; change one of the sizes, or the world"});
+  const Migration open = migrated(text, {.parse = {.world = 3}, .set = {"train.global_batch=12"}});
+  EXPECT_EQ(missing_of(open), Lines{"train_micro_batch_size_per_gpu: --set train.micro_batch=N, or "
+                                    "per_device_train_batch_size with --trainer"});
+}
+
 // Arguments may name a key by its second name.
 TEST(MapAutos, SecondNames) {
   const std::string alias = "zero_optimization.stage3_param_persistence_threshold";
