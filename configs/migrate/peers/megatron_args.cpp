@@ -82,6 +82,22 @@ std::string unknown(std::string_view name) {
                              "Sluice with --set"));
 }
 
+// Python reads "1_000" as 1000. A text with another '_' stays, and is a mistake.
+std::string ungrouped(const std::string& text) {
+  const auto is_digit = [&text](std::size_t at) {
+    return at < text.size() && text[at] >= '0' && text[at] <= '9';
+  };
+  std::string digits;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '_') {
+      digits += text[at];
+    } else if (at == 0 || !is_digit(at - 1) || !is_digit(at + 1)) {
+      return text;
+    }
+  }
+  return digits;
+}
+
 std::string listed(const std::vector<std::string_view>& names) {
   std::string text;
   for (const std::string_view name : names) text += (text.empty() ? "" : ", ") + std::string(name);
@@ -185,6 +201,8 @@ class Parser {
     const bool has_value = equals != std::string::npos;
     std::vector<std::string> values =
         has_value ? std::vector{word.text.substr(equals + 1)} : take_values(argument->count);
+    const bool is_number = argument->type == Type::kInt || argument->type == Type::kFloat;
+    if (is_number) std::transform(values.begin(), values.end(), values.begin(), ungrouped);
     const std::string wrong = mistake(*argument, has_value, values);
     if (!wrong.empty()) mistakes_.emplace_back(path, wrong);
     if (argument->type == Type::kSwitch) {

@@ -213,6 +213,14 @@ class ModelMap {
     }
   }
 
+  [[nodiscard]] std::int64_t padded_rows(std::int64_t tokens) const {
+    const std::int64_t unit =
+        args_.count("--make-vocab-size-divisible-by") *
+        std::max<std::int64_t>(1, args_.count("--tensor-model-parallel-size"));
+    const bool pads = !args_.has("--no-pad-vocab-size") && unit > 0 && unit < std::int64_t{1} << 31;
+    return pads ? (tokens + unit - 1) / unit * unit : tokens;
+  }
+
   void vocabulary() {
     const bool padded = args_.has("--padded-vocab-size");
     const std::string_view from = padded ? "--padded-vocab-size" : "--vocab-size";
@@ -226,11 +234,15 @@ class ModelMap {
       map_.error(from, "Megatron-LM needs a number above 0; give one");
       return;
     }
-    if (!padded && !args_.has("--no-pad-vocab-size")) {
-      const std::int64_t unit =
-          args_.count("--make-vocab-size-divisible-by") *
-          std::max<std::int64_t>(1, args_.count("--tensor-model-parallel-size"));
-      if (unit > 0 && unit < (std::int64_t{1} << 31)) rows = (rows + unit - 1) / unit * unit;
+    if (!padded) {
+      const std::int64_t older = padded_rows(rows + 1);
+      rows = padded_rows(rows);
+      if (args_.text("--tokenizer-type") == "NullTokenizer" && older != rows) {
+        map_.draft().note("NullTokenizer has " + args_.text(from) +
+                          " tokens since Megatron-LM core 0.18, and one more before: give --set "
+                          "model.vocab=" +
+                          std::to_string(older) + " for an older version");
+      }
     }
     map_.set(from, "model.vocab", std::to_string(rows));
     if (rows == args_.count(from)) {

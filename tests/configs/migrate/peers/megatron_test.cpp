@@ -120,6 +120,8 @@ TEST(Megatron, ArgumentsOfAGptBecomeKeys) {
       {"--lr-warmup-iters 50 --lr-warmup-init 1e-6", "schedule.warmup_min_lr", "1e-06"},
       {"--lr-decay-iters 800", "schedule.decay_steps", "800"},
       {"--exit-interval 300", "train.steps", "300"},
+      {"--exit-interval 3_00", "train.steps", "300"},
+      {"--lr 1_0.2_5e-4", "optimizer.lr", "0.001025"},
       {"--exit-interval 300", "schedule.decay_steps", "1000"},
       {"", "train.dtype", "fp32"},
       {"--bf16", "train.dtype", "bf16"},
@@ -169,6 +171,25 @@ TEST(Megatron, ArgumentsOfAGptBecomeKeys) {
     ASSERT_TRUE(lines.contains(each.key)) << each.arguments << " " << each.key;
     EXPECT_EQ(lines.at(each.key), each.value) << each.arguments << " " << each.key;
   }
+}
+
+// The table's version counts --vocab-size; versions before core 0.18 count one token more.
+TEST(Megatron, ANullTokenizerOfAnOlderVersionHasAnotherTable) {
+  const auto notes = [](const std::string& vocab, const std::string& tokenizer) {
+    const Migration result =
+        migrate_gpt(kGpt + "--vocab-size " + vocab + " --tokenizer-type " + tokenizer);
+    EXPECT_EQ(lines_of(result).at("model.vocab"), "128256");
+    std::string found;
+    for (const std::string& note : result.notes) {
+      if (note.find("NullTokenizer") != std::string::npos) found += note;
+    }
+    return found;
+  };
+  EXPECT_EQ(notes("128256", "NullTokenizer"),
+            "NullTokenizer has 128256 tokens since Megatron-LM core 0.18, and one more before: "
+            "give --set model.vocab=128384 for an older version");
+  EXPECT_EQ(notes("128255", "NullTokenizer"), "");
+  EXPECT_EQ(notes("128256", "HuggingFaceTokenizer"), "");
 }
 
 TEST(Megatron, RotaryModelsAreLlamaMistralOrQwen2) {

@@ -40,6 +40,9 @@ const std::vector<Refused>& refused() {
       {kWhole + "--train-iters 1e6",
        "--megatron: --train-iters: found '1e6', Megatron-LM expects a whole number; write digits "
        "alone"},
+      {kWhole + "--train-iters 1__0",
+       "--megatron: --train-iters: found '1__0', Megatron-LM expects a whole number; write digits "
+       "alone"},
       {kWhole + "--clip-grad much",
        "--megatron: --clip-grad: found 'much', Megatron-LM expects a number; write a number"},
       {kWhole + "--lr-decay-style poly",
