@@ -67,13 +67,11 @@ class TorchtitanMap {
       return map_.stop("model.name", "no sizes of " + v_.text("model.name") +
                                          " are known: give a folder with --model");
     }
-    const std::string& name = v_.text("model.flavor");
-    const auto* const flavor = std::find_if(kFlavors.begin(), kFlavors.end(),
-                                            [&](const Flavor& each) { return each.name == name; });
-    if (flavor == kFlavors.end()) {
+    const Flavor* const flavor = find_flavor();
+    if (flavor == nullptr) {
       if (has_model_) return sizes_of_folder("model.flavor");
-      return map_.stop("model.flavor",
-                       "no sizes of the flavor " + name + " are known: give a folder with --model");
+      return map_.stop("model.flavor", "no sizes of the flavor " + v_.text("model.flavor") +
+                                           " are known: give a folder with --model");
     }
     map_.set("model.name", "model.type", "llama");
     const std::array<std::pair<std::string_view, std::string>, 11> sizes{{
@@ -110,16 +108,49 @@ class TorchtitanMap {
     if (order == "1F1B" || order == "GPipe") {
       map_.set("parallelism.pipeline_parallel_schedule", "parallel.schedule",
                order == "GPipe" ? "gpipe" : "1f1b");
-    } else if (order == "Interleaved1F1B" &&
-               v_.is_null("parallelism.pipeline_parallel_layers_per_stage")) {
+    } else if (order == "Interleaved1F1B") {
       map_.set("parallelism.pipeline_parallel_schedule", "parallel.schedule", "interleaved");
-      map_.set("parallelism.pipeline_parallel_schedule", "parallel.virtual_stages", "2");
+      virtual_stages();
     } else {
       map_.stop("parallelism.pipeline_parallel_schedule",
-                "no order " + order +
-                    ": GPipe, 1F1B and Interleaved1F1B with two pieces of each "
-                    "rank are there");
+                "no order " + order + ": GPipe, 1F1B and Interleaved1F1B are there");
     }
+  }
+
+  // torchtitan counts the embedding and the loss head as layers.
+  void virtual_stages() {
+    constexpr std::string_view kLayers = "parallelism.pipeline_parallel_layers_per_stage";
+    if (v_.is_null(kLayers)) {
+      return map_.set("parallelism.pipeline_parallel_schedule", "parallel.virtual_stages", "2");
+    }
+    const Flavor* const flavor = find_flavor();
+    if (flavor == nullptr) {
+      return map_.stop(kLayers, "the layers of " + v_.text("model.flavor") + " are not known here",
+                       "leave the key out, and give --set parallel.virtual_stages=N");
+    }
+    const std::int64_t each = v_.count(kLayers);
+    const std::int64_t layers = flavor->layers +
+                                v_.count("parallelism.pipeline_parallel_first_stage_less_layers") +
+                                v_.count("parallelism.pipeline_parallel_last_stage_less_layers");
+    const std::int64_t pieces = each > 0 ? (layers + each - 1) / each : 0;
+    if (pieces % stages() != 0 || pieces / stages() < 2) {
+      return map_.error(kLayers, counted(layers, "layer") + " (embedding and head counted) in " +
+                                     "pieces of " + std::to_string(each) + " make " +
+                                     counted(pieces, "piece") + ", not two or more for each of " +
+                                     std::to_string(stages()) +
+                                     " ranks, torchtitan stops; change the number");
+    }
+    map_.set(kLayers, "parallel.virtual_stages", std::to_string(pieces / stages()));
+    map_.reclass(kLayers, KeyClass::kMapped,
+                 "parallel.virtual_stages: pieces of each rank; each piece is cut by FLOP");
+  }
+
+  // nullptr where the table has no sizes.
+  [[nodiscard]] const Flavor* find_flavor() const {
+    const auto* const found =
+        std::find_if(kFlavors.begin(), kFlavors.end(),
+                     [&](const Flavor& each) { return each.name == v_.text("model.flavor"); });
+    return v_.text("model.name") == "llama3" && found != kFlavors.end() ? found : nullptr;
   }
 
   [[nodiscard]] std::int64_t stages() const {
@@ -250,7 +281,9 @@ class TorchtitanMap {
       if (!v_.is_null("lr_scheduler.total_steps")) {
         map_.set("lr_scheduler.total_steps", "schedule.decay_steps", std::to_string(total));
       }
-      return map_.changed(kType, "each step of the fall has the rate of the step before there");
+      return map_.changed(
+          kType,
+          "the fall begins a step earlier here: step N has the rate of torchtitan's step N + 1");
     }
     map_.set(kType, "schedule.type", "wsd");
     map_.set_own("schedule.decay_steps", std::to_string(total + 1),

@@ -2,6 +2,7 @@
 // torchtitan's scheduler, step by step.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <string>
@@ -104,6 +105,27 @@ TEST(PeerSchedules, EqualTorchtitansAtEveryStep) {
           << each.keys << " step " << step;
     }
   }
+}
+
+// Sluice's cosine has no plateau of one step: step N has the rate of torchtitan's step N + 1.
+TEST(PeerSchedules, ACosineIsAStepBeforeTorchtitans) {
+  const Migration result = migrate_torchtitan(
+      "[training]\nsteps = 30\n[optimizer]\nlr = 1.0\n[lr_scheduler]\nwarmup_steps = 5\n"
+      "decay_type = \"cosine\"\n",
+      {});
+  ASSERT_FALSE(result.is_stopped());
+  const RunConfig run = load_config_text("t.yaml", write_yaml(result), {}).run;
+  for (int step = 6; step < 30; ++step) {
+    const double progress = 1 - torchtitan_rate(step, 5, 1, 25, 0);  // of the step after `step`
+    EXPECT_NEAR(learning_rate(run.optimizer, run.schedule, run.train.steps, step),
+                0.5 * (1 + std::cos(std::numbers::pi * progress)), 1e-12)
+        << step;
+  }
+  const std::string note =
+      "the fall begins a step earlier here: step N has the rate of torchtitan's step N + 1";
+  EXPECT_TRUE(std::any_of(result.keys.begin(), result.keys.end(), [&](const MigratedKey& key) {
+    return key.path == "lr_scheduler.decay_type" && key.note == note;
+  }));
 }
 
 }  // namespace

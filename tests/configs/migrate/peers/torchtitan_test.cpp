@@ -138,6 +138,10 @@ TEST(Torchtitan, KeysBecomeKeys) {
       {"[training]\nglobal_batch_size = 64\n[parallelism]\npipeline_parallel_degree = 2\n"
        "pipeline_parallel_schedule = \"Interleaved1F1B\"",
        "parallel.virtual_stages", "2"},
+      {"[model]\nflavor = \"8B\"\n[training]\nglobal_batch_size = 64\n[parallelism]\n"
+       "pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"Interleaved1F1B\"\n"
+       "pipeline_parallel_layers_per_stage = 3",
+       "parallel.virtual_stages", "3"},
       {"[checkpoint]\nenable = true\nfolder = \"c\"", "checkpoint.dir", "\"./outputs/c\""},
       {"[checkpoint]\nenable = true\ninitial_load_in_hf = true\ninitial_load_path = \"hf\"",
        "model.from", "\"hf\""},
@@ -203,6 +207,9 @@ TEST(Torchtitan, ValuesWithoutCounterpartStop) {
       {"[model]\nconverters = [\"float8\"]", "model.converters"},
       {"[model]\nname = \"deepseek_v3\"", "model.name"},
       {"[model]\nflavor = \"8B_flex\"", "model.flavor"},
+      {"[model]\nflavor = \"8B_flex\"\n[parallelism]\npipeline_parallel_degree = 2\n"
+       "pipeline_parallel_schedule = \"Interleaved1F1B\"\npipeline_parallel_layers_per_stage = 3",
+       "parallelism.pipeline_parallel_layers_per_stage"},
       {"[training]\ndtype = \"bfloat16\"", "training.dtype"},
       {"[parallelism]\ncontext_parallel_degree = 2", "parallelism.context_parallel_degree"},
       {"[parallelism]\ndata_parallel_replicate_degree = 2",
@@ -290,6 +297,12 @@ TEST(Torchtitan, RefusesWithTheWholeMessage) {
        2},
       {"[parallelism]\npipeline_parallel_degree = 2",
        "training.global_batch_size: --world RANKS, or --set train.global_batch=SAMPLES"},
+      {"[parallelism]\npipeline_parallel_degree = 4\npipeline_parallel_schedule = "
+       "\"Interleaved1F1B\"\npipeline_parallel_layers_per_stage = 2",
+       "t.toml:4:1: parallelism.pipeline_parallel_layers_per_stage: 8 layers (embedding and head "
+       "counted) in pieces of 2 make 4 pieces, not two or more for each of 4 ranks, torchtitan "
+       "stops; change the number",
+       4},
       {"[optimizer]\nlr = -1.0",
        "t.toml:2:1: optimizer.lr: Sluice has no such value: optimizer.lr: '-1' is out of range, "
        "expected a number >= 0"},
