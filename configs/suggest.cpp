@@ -189,7 +189,32 @@ std::optional<ForeignFile> foreign_file(const std::vector<std::string_view>& nam
   return std::nullopt;
 }
 
+std::string recipe_complaint(const YamlNode& root) {
+  const auto value_of = [&root](std::string_view name) -> const YamlNode* {
+    for (const YamlEntry& entry : root.entries) {
+      if (entry.key.text == name) return &entry.value;
+    }
+    return nullptr;
+  };
+  const auto has = [&](std::string_view name) { return value_of(name) != nullptr; };
+  const bool is_axolotl =
+      has("base_model") && (has("datasets") || has("pretraining_dataset") || has("sequence_len") ||
+                            has("micro_batch_size") || has("adapter"));
+  const bool is_factory = has("finetuning_type") || (has("stage") && has("template")) ||
+                          (has("model_class") && has("train_dataset"));
+  if (!is_axolotl && !is_factory) return "";
+  const YamlNode* const named = value_of("deepspeed");
+  const bool has_name =
+      named != nullptr && named->kind == YamlNode::Kind::kScalar && !named->text.empty();
+  return std::string("this is a file of ") + (is_axolotl ? "axolotl" : "LLaMA-Factory") +
+         ", whose model, data and adapters would be lost: give its DeepSpeed file, `sluice "
+         "migrate " +
+         (has_name ? printable(named->text, 200) : kSomeDeepSpeedFile) +
+         "`, and batch, optimizer and schedule with --set";
+}
+
 std::string foreign_complaint(const YamlNode& root, const std::string& path) {
+  if (std::string recipe = recipe_complaint(root); !recipe.empty()) return recipe;
   std::vector<std::string_view> names;
   for (const YamlEntry& entry : root.entries) names.emplace_back(entry.key.text);
   const std::optional<ForeignFile> found = foreign_file(names);

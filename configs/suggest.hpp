@@ -34,6 +34,9 @@ enum class ForeignFile { kDeepSpeed, kTrainer };
 // The same for a text that is no YAML, such as JSON with `//` comments.
 [[nodiscard]] std::string foreign_text_complaint(std::string_view text, const std::string& path);
 
+// The same for a recipe of axolotl or LLaMA-Factory alone: some of its names are the Trainer's.
+[[nodiscard]] std::string recipe_complaint(const YamlNode& root);
+
 // True for names at the top level of a configuration of Sluice.
 [[nodiscard]] bool is_own_file(const std::vector<std::string_view>& names);
 

@@ -333,6 +333,10 @@ TrainerValues trainer_values(const std::string& argument) {
                       "\"--learning_rate 2e-5\"",
                   argument);
   }
+  if (const std::string recipe = text ? recipe_complaint(parse_yaml(*text).root) : "";
+      !recipe.empty()) {
+    throw ConfigError("--trainer " + argument + ": " + recipe);
+  }
   return read_training_arguments(text ? *text : argument, text ? argument : "--trainer");
 }
 

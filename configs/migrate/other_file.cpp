@@ -9,10 +9,29 @@
 #include "configs/yaml_tree.hpp"
 
 namespace sluice::migrate {
+namespace {
+
+// A line of TOML that starts a section of torchtitan's.
+bool has_torchtitan_section(std::string_view text) {
+  for (const std::string_view section :
+       {"[training]", "[parallelism]", "[lr_scheduler]", "[activation_checkpoint]"}) {
+    for (std::size_t at = text.find(section); at != text.npos; at = text.find(section, at + 1)) {
+      if (at == 0 || text[at - 1] == '\n') return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
 
 std::string other_file(const std::string& text, const std::string& path) {
+  if (has_torchtitan_section(text)) {
+    return "this is a configuration of torchtitan: `sluice migrate --torchtitan " + path +
+           "` makes a Sluice configuration of it";
+  }
   const YamlDocument yaml = parse_yaml(text);  // JSON is YAML
   if (!yaml.problems.empty()) return "";
+  if (const std::string recipe = recipe_complaint(yaml.root); !recipe.empty()) return recipe;
   std::vector<std::string_view> names;
   for (const YamlEntry& entry : yaml.root.entries) names.emplace_back(entry.key.text);
   if (is_own_file(names)) {

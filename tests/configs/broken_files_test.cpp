@@ -60,6 +60,9 @@ const std::vector<Broken> kStructure{
      "{\"output_dir\": \"out\", \"learning_rate\": 2e-5, \"deepspeed\": \"ds.json\"}\n",
      "c.yaml: these are training arguments of Hugging Face's Trainer: `sluice migrate ds.json "
      "--trainer c.yaml`, with the job's DeepSpeed file, makes a Sluice configuration of them"},
+    {"a recipe of axolotl", "base_model: a\nadapter: lora\noutput_dir: out\n",
+     "c.yaml: this is a file of axolotl, whose model, data and adapters would be lost: give its "
+     "DeepSpeed file, `sluice migrate DS.json`, and batch, optimizer and schedule with --set"},
     {"a key of another section",
      "train:\n"
      "  lr: 1e-3\n",

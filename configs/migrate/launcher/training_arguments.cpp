@@ -180,6 +180,11 @@ class ArgumentsReading {
     return at;
   }
   void take(TrainerArgument argument, const std::vector<std::string>& rest) {
+    if (argument.name == "finetuning_type" && rest.size() == 1 && rest[0] != "full") {
+      return error(argument, format_text("{}: Sluice has no adapters and trains all weights; leave "
+                                         "the argument out if this is meant",
+                                         in_quotes(rest[0])));
+    }
     if (argument.key == nullptr) {
       argument.value = rest.size() == 1 ? typed_word(rest[0]) : flag_node(true);
       if (rest.size() > 1) argument.value = text_node(shell_join(rest));

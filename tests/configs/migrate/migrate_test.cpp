@@ -79,6 +79,8 @@ TEST_F(MigrateRequest, TrainingArgumentsThatAreNone) {
   EXPECT_EQ(complaint({.deepspeed = "ds.json", .trainer = "args.json"}),
             "throws --trainer args.json: no such file, and no arguments; give a JSON file, or "
             "arguments such as \"--learning_rate 2e-5\"");
+  scratch_.write("ax.yml", "base_model: a\nmicro_batch_size: 2\n");
+  EXPECT_NE(complaint({.deepspeed = "ds.json", .trainer = "ax.yml"}).find(" axolotl,"), -1UL);
 }
 
 TEST_F(MigrateRequest, AKeyOfAnotherFileHasItsPlaceThere) {

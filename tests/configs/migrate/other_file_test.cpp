@@ -21,6 +21,25 @@ TEST(OtherFile, IsNamedWithARemedy) {
             "this is YAML, and DeepSpeed reads JSON; name the DeepSpeed file of the job");
 }
 
+TEST(OtherFile, NamesAxolotlLlamaFactoryAndTorchtitan) {
+  const std::string lost =
+      ", whose model, data and adapters would be lost: give its DeepSpeed file, `sluice migrate ";
+  const std::string rest = "`, and batch, optimizer and schedule with --set";
+  EXPECT_EQ(other_file("base_model: a/b\nmicro_batch_size: 2\noutput_dir: o\n"
+                       "deepspeed: ds/zero2.json # a comment\n",
+                       "x.yml"),
+            "this is a file of axolotl" + lost + "ds/zero2.json" + rest);
+  for (const char* text : {"stage: sft\ntemplate: qwen\nlearning_rate: 1.0e-5\ndeepspeed:\n",
+                           "finetuning_type: lora\ncutoff_len: 2048\n",
+                           "model: Qwen/Qwen3\nmodel_class: llm\ntrain_dataset: d.yaml\n"}) {
+    EXPECT_EQ(other_file(text, "x.yml"),
+              "this is a file of LLaMA-Factory" + lost + "DS.json" + rest);
+  }
+  EXPECT_EQ(other_file("# llama\n[training]\nsteps = 5\n", "t.toml"),
+            "this is a configuration of torchtitan: `sluice migrate --torchtitan t.toml` makes a "
+            "Sluice configuration of it");
+}
+
 TEST(OtherFile, LeavesDeepSpeedsFilesAlone) {
   for (const char* text : {"{\"train_batch_size\": 4}", "train_batch_size: 4", "", "{",
                            "  // comment\n{\"a\": [1, ], }", "{\"hidden_size\": 4}"}) {

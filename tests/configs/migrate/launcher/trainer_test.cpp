@@ -72,6 +72,17 @@ TEST(TrainerValues, ReadsACommandLine) {
   EXPECT_EQ(script, (Words{"model_name_or_path=\"gpt2\"", "stages=\"1 2\"", "do_it=true"}));
 }
 
+// LLaMA-Factory's argument: a run of all weights would take the place of an adapter's.
+TEST(TrainerValues, AnAdapterIsAnError) {
+  const auto errors = [](const std::string& text) {
+    return texts(read_training_arguments(text, "a.json").errors);
+  };
+  EXPECT_EQ(errors("--learning_rate 1e-4 --finetuning_type lora"),
+            Words{"--trainer: argument 3: --finetuning_type: 'lora': Sluice has no adapters and "
+                  "trains all weights; leave the argument out if this is meant"});
+  EXPECT_EQ(errors("--learning_rate 1e-4 --finetuning_type full"), Words{});
+}
+
 TEST(TrainerValues, ReadsAFile) {
   const TrainerValues values = read(
       "{\"learning_rate\": 1e-4,\n \"bf16\": true, \"report_to\": [\"none\"], \"_n_gpu\": 1,\n"
