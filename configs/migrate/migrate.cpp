@@ -75,8 +75,10 @@ std::optional<Migration> migrate_fsdp_job(const MigrationRequest& request) {
         "--launch and an --accelerate file without DeepSpeed both name the ranks; "
         "give --accelerate alone");
   }
-  Migration result = migrate_fsdp(
-      text, {.file = request.accelerate, .world = request.world, .settings = request.set});
+  Migration result = migrate_fsdp(text, {.file = request.accelerate,
+                                         .world = request.world,
+                                         .settings = request.set,
+                                         .has_trainer = !request.trainer.empty()});
   if (!request.trainer.empty()) add_trainer(request, result);
   return result;
 }

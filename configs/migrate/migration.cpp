@@ -29,7 +29,11 @@ std::string reader_complaint(std::string_view key, const std::string& value) {
   } catch (const ConfigError& error) {
     std::string text = error.what();
     text = text.substr(0, text.find('\n'));
-    const std::size_t at = text.rfind(std::string(key) + ": ");
+    std::size_t at = text.rfind(std::string(key) + ": ");
+    if (at == std::string::npos) {  // an unknown section
+      at = text.rfind(" " + std::string(key.substr(0, key.find('.'))) + ": ");
+      if (at != std::string::npos) ++at;
+    }
     return at == std::string::npos ? text : text.substr(at);
   }
   return "";

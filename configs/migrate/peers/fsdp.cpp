@@ -328,6 +328,20 @@ class FsdpMap {
   int stage_ = 3;
 };
 
+// "batch, schedule": the parts of a run that neither the Trainer nor a setting gives.
+std::string open_values(const FsdpOptions& options) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kParts{
+      {{"batch", "train.micro_batch="}, {"optimizer", "optimizer."}, {"schedule", "schedule."}}};
+  std::string open;
+  for (const auto& [part, begin] : kParts) {
+    const bool is_given = std::any_of(
+        options.settings.begin(), options.settings.end(),
+        [&begin = begin](const std::string& setting) { return setting.starts_with(begin); });
+    if (!is_given) open += (open.empty() ? "" : ", ") + std::string(part);
+  }
+  return options.has_trainer ? "" : open;
+}
+
 }  // namespace
 
 Migration migrate_fsdp(const std::string& text, const FsdpOptions& options) {
@@ -349,8 +363,10 @@ Migration migrate_fsdp(const std::string& text, const FsdpOptions& options) {
   if (job.machines > 1 && !setting_of(options.settings, "launch.hostfile")) {
     map.draft().note(start_on_hosts(job));
   }
-  map.draft().note(
-      "batch, optimizer and schedule are those of the script: give them with --trainer or --set");
+  if (const std::string open = open_values(options); !open.empty()) {
+    map.draft().note("the script has values that the file lacks (" + open +
+                     "): give them with --trainer or --set");
+  }
   for (const MigratedKey& key : result.keys) result.effective.emplace(key.path, key.value);
   for (const FsdpKey& key : kFsdpKeys) {
     result.effective.emplace(path_of(key.name), std::string(key.fallback));

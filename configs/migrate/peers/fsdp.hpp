@@ -14,6 +14,7 @@ struct FsdpOptions {
   std::string file{};                   // for places
   int world = 0;                        // ranks; 0: num_processes
   std::vector<std::string> settings{};  // --set: keys that the source need not give
+  bool has_trainer = false;             // --trainer gives the values of the script
 };
 
 // Collects every mistake; throws nothing.

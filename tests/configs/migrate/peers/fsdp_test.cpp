@@ -121,6 +121,22 @@ TEST(Fsdp, SeveralMachinesNeedAFileOfHosts) {
   }
 }
 
+TEST(Fsdp, ANoteNamesWhatTheScriptHas) {
+  const auto noted = [](const std::string& text, const FsdpOptions& options) {
+    for (const std::string& note : migrate_fsdp(text, options).notes) {
+      if (note.find("the script") != std::string::npos) return note;
+    }
+    return std::string();
+  };
+  const std::string give = "): give them with --trainer or --set";
+  EXPECT_EQ(noted(file_of(""), {.file = "f.yaml"}),
+            "the script has values that the file lacks (batch, optimizer, schedule" + give);
+  const std::vector<std::string> some{"train.micro_batch=2", "optimizer.lr=1e-5"};
+  EXPECT_EQ(noted(file_of(""), {.file = "f.yaml", .settings = some}),
+            "the script has values that the file lacks (schedule" + give);
+  EXPECT_EQ(noted(file_of(""), {.file = "f.yaml", .has_trainer = true}), "");
+}
+
 TEST(Fsdp, TensorParallelRanksAreCarriedOver) {
   const auto lines =
       lines_of(migrate_fsdp(file_of("  fsdp_version: 2\n",
