@@ -209,7 +209,8 @@ std::string start_on_hosts(const AccelerateJob& job) {
          "slots=" +
          (job.world > 0 ? std::to_string(job.world / job.machines) : "RANKS") +
          "), and give it with --set launch.hostfile=FILE; or start with srun or torchrun "
-         "(docs/launch.md)";
+         "(docs/launch.md)" +
+         (job.world > 0 ? "; `sluice plan` needs --world " + std::to_string(job.world) : "");
 }
 
 }  // namespace sluice::migrate

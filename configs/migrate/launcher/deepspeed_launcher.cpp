@@ -306,6 +306,7 @@ class DeepSpeedLauncher {
     read_environment_file(".deepspeed_env");
     read_environment_file("~/.deepspeed_env");
     starter_ = format_text("srun --nodes={} --ntasks={}", pool_.hosts.size(), pool_.ranks());
+    set_ranks_of(pool_.hosts[0]);
     if (given_.has("--include")) {
       std::string names;
       for (const Host& host : pool_.hosts) names += (names.empty() ? "" : ",") + host.name;
@@ -329,6 +330,11 @@ class DeepSpeedLauncher {
         "--master-port={}",
         pool_.hosts.size(), pool_.hosts[static_cast<std::size_t>(rank)].slots.size(), rank,
         shell_quote(addr), given_.count("--master_port", 29500));
+    set_ranks_of(pool_.hosts[static_cast<std::size_t>(rank)]);
+  }
+  void set_ranks_of(const Host& host) {
+    part_.set_ranks_of_host("--hostfile", pool_.hosts.size(), host.slots.size(),
+                            format_text("slots of {} in {}", host.name, hostfile_));
   }
   void map_cores() {
     if (!given_.has("--bind_core_list")) return;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/counted.hpp"
 #include "base/format.hpp"
 #include "configs/migrate/launcher/shell_command.hpp"
 
@@ -77,6 +78,16 @@ void LaunchPart::set(std::string_view name, std::string_view key, std::string va
   settings_.push_back({reading_.has(name) ? std::string(name) : std::string(),
                        {std::string(key), std::move(value)},
                        std::move(origin)});
+}
+
+void LaunchPart::set_ranks_of_host(std::string_view name, std::size_t hosts, std::size_t ranks,
+                                   std::string origin) {
+  set(name, "launch.nproc", std::to_string(ranks), std::move(origin));
+  draft_.note(format_text(
+      "the job has {}, and launch.nproc counts the ranks of one: start the hosts with the "
+      "command of the report, or name them in a file (a line each, name slots={}) with "
+      "--set launch.hostfile=FILE; `sluice plan` needs --world {}",
+      counted(static_cast<std::int64_t>(hosts), "host"), ranks, result_.world));
 }
 
 void LaunchPart::variable(const std::string& name, const std::string& value) {

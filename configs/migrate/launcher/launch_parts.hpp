@@ -42,6 +42,9 @@ class LaunchPart {
   void stop(std::string_view name, std::string note);
   // Sets a key of Sluice; the argument `name` is the origin where it was given.
   void set(std::string_view name, std::string_view key, std::string value, std::string origin);
+  // launch.nproc of a job that the command starts on `hosts` hosts, and a note on the hosts.
+  void set_ranks_of_host(std::string_view name, std::size_t hosts, std::size_t ranks,
+                         std::string origin);
   // NAME=value of the command that starts the run.
   void variable(const std::string& name, const std::string& value);
   // Names the variables that Sluice passes to other hosts only if asked.

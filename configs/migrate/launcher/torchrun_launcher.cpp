@@ -67,6 +67,10 @@ class Torchrun {
     const bool stays = hosts != 1;
     if (stays) {
       keep_torchrun();
+      if (hosts > 0 && ranks > 0) {
+        part_.set_ranks_of_host("--nproc_per_node", static_cast<std::size_t>(hosts),
+                                static_cast<std::size_t>(ranks), origin_of(ranks));
+      }
     } else {
       map_one_host(ranks);
     }
@@ -111,11 +115,13 @@ class Torchrun {
                 format_text("'{}' is no number of ranks; give N, gpu, cpu or auto", text));
     return 0;
   }
+  [[nodiscard]] std::string origin_of(int ranks) const {
+    return given_.has("--nproc_per_node") ? format_text("--nproc-per-node {}", ranks)
+                                          : "torchrun starts one rank by default";
+  }
   void map_one_host(int ranks) {
     if (ranks > 0) {
-      part_.set("--nproc_per_node", "launch.nproc", std::to_string(ranks),
-                given_.has("--nproc_per_node") ? format_text("--nproc-per-node {}", ranks)
-                                               : "torchrun starts one rank by default");
+      part_.set("--nproc_per_node", "launch.nproc", std::to_string(ranks), origin_of(ranks));
     }
     if (restarts() < 0) {
       return part_.error("--max_restarts", "a count of restarts is at least 0; give one");

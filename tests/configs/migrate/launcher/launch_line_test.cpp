@@ -128,12 +128,12 @@ TEST(DeepSpeedLaunch, SeveralHosts) {
       {"deepspeed -H h --launcher SLURM --launcher_args '-p long' t.py",
        8,
        {"--hostfile not_needed", "--launcher mapped", "--launcher_args mapped"},
-       {},
+       {"launch.nproc=4"},
        {"srun --nodes=2 --ntasks=8 -p long ./sluice train out.yaml"}},
       {"deepspeed -H uneven --no_ssh --node_rank 1 --master_addr w0 t.py",
        6,
        {"--hostfile mapped", "--no_ssh mapped", "--node_rank mapped", "--master_addr mapped"},
-       {},
+       {"launch.nproc=2"},
        {"torchrun --no-python --nnodes=2 --nproc-per-node=2 --node-rank=1 --master-addr=w0 "
         "--master-port=29500 ./sluice train out.yaml"}},
       {"deepspeed -H h --launcher openmpi t.py",
@@ -226,16 +226,26 @@ TEST(TorchrunLaunch, KeepsTorchrunOnSeveralHosts) {
        8,
        {"--nnodes mapped", "--nproc_per_node mapped", "--node_rank mapped",
         "--rdzv_endpoint mapped", "--rdzv_backend mapped", "--max_restarts mapped"},
-       {},
+       {"launch.nproc=4"},
        {"torchrun --no-python --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d "
         "--rdzv-endpoint=a:1 --node-rank=1 --max-restarts=1 ./sluice train out.yaml --resume "
         "auto"}},
       {"torchrun --nnodes 1:4 --nproc_per_node 2 t.py",
        8,
        {"--nnodes refused_unless_default!", "--nproc_per_node mapped"},
-       {},
+       {"launch.nproc=2"},
        {"torchrun --no-python --nnodes=1:4 --nproc-per-node=2 ./sluice train out.yaml"}},
   });
+}
+
+TEST(TorchrunLaunch, ANoteSaysHowToStartTheHosts) {
+  Migration migration;
+  MigrationDraft draft(migration);
+  (void)map_launch_line("torchrun --nnodes 2 --nproc_per_node 4 t.py", {}, draft);
+  EXPECT_EQ(migration.notes,
+            Words{"the job has 2 hosts, and launch.nproc counts the ranks of one: start the hosts "
+                  "with the command of the report, or name them in a file (a line each, "
+                  "name slots=4) with --set launch.hostfile=FILE; `sluice plan` needs --world 8"});
 }
 
 TEST(PythonLaunch, StartsOneRank) {

@@ -114,7 +114,7 @@ TEST(Fsdp, SeveralMachinesNeedAFileOfHosts) {
   const std::string note =
       "the job has 2 machines, and the result starts one: write their names into a file, a line "
       "each (host slots=8), and give it with --set launch.hostfile=FILE; or start with srun or "
-      "torchrun (docs/launch.md)";
+      "torchrun (docs/launch.md); `sluice plan` needs --world 16";
   EXPECT_EQ(std::count(result.notes.begin(), result.notes.end(), note), 1);
   for (const std::string& other : migrate_fsdp(file_of(""), {.file = "f.yaml"}).notes) {
     EXPECT_EQ(other.find("machines"), std::string::npos) << other;
