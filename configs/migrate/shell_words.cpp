@@ -165,11 +165,12 @@ class Splitter {
     take();
   }
 
-  // $NAME, ${NAME...} (a plain default is its value), $1, $(...), $'...', `...`; a lone $ is
-  // itself.
+  // $NAME, ${NAME...} (a plain default is its value), $1, $((...)), $(...), $'...', `...`; a lone
+  // $ is itself.
   void expansion(bool quoted) {
     const Place begin = place();
     const std::size_t first = at_;
+    if (text_.substr(at_).starts_with("$((")) return arithmetic(begin);
     if (take() == '`' || peek() == '(') {
       return stop(begin, "a shell would run a command here; write the command's output instead");
     }
@@ -197,6 +198,21 @@ class Splitter {
     }
     problem(begin, "the variable " + printable(name) +
                        " has no value here; write the value instead of the variable");
+    word_->text += name;
+  }
+
+  // $((A * B)): its variables have no value here.
+  void arithmetic(Place begin) {
+    const std::size_t first = at_++;  // the $
+    int depth = 0;
+    do {
+      depth += peek() == '(' ? 1 : peek() == ')' ? -1 : 0;
+      take();
+    } while (depth > 0 && at_ < text_.size() && peek() != '\n');
+    const std::string name(text_.substr(first, at_ - first));
+    if (depth > 0) return stop(begin, "the arithmetic $(( has no end; close it with ))");
+    problem(begin, "the arithmetic " + printable(name) +
+                       " is not computed here; write its result instead");
     word_->text += name;
   }
 

@@ -37,7 +37,7 @@ enum class Newlines {
   kSeparateWords,  // a file of arguments
 };
 
-// Reports every variable, and the first of all other problems.
+// Reports every variable and every arithmetic, and the first of all other problems.
 [[nodiscard]] ShellWords split_shell_words(std::string_view text,
                                            Newlines newlines = Newlines::kEndCommand);
 
