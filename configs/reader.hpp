@@ -64,4 +64,8 @@ struct LoadedConfig {
 [[nodiscard]] LoadedConfig load_config_text(const std::string& name, const std::string& text,
                                             const std::vector<std::string>& overrides);
 
+// Whether every line of a file has the form that resolved_yaml() writes: a section's name, or a key
+// with a comment on its origin. An empty text has it.
+[[nodiscard]] bool is_resolved_yaml(std::string_view text);
+
 }  // namespace sluice

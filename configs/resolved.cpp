@@ -7,6 +7,8 @@
 namespace sluice {
 namespace {
 
+constexpr std::size_t kCommentColumn = 32;
+
 std::string comment_of(const LoadedConfig& loaded, const Key& key) {
   const auto found = loaded.origins.find(key.path());
   if (found == loaded.origins.end()) return "default";
@@ -18,7 +20,6 @@ std::string comment_of(const LoadedConfig& loaded, const Key& key) {
 }  // namespace
 
 std::string LoadedConfig::resolved_yaml() const {
-  constexpr std::size_t kCommentColumn = 32;
   std::string out;
   for (const Section& section : schema()) {
     out += std::string(section.name) + ":\n";
@@ -39,6 +40,18 @@ std::vector<std::pair<std::string, std::string>> LoadedConfig::resolved_values()
     }
   }
   return values;
+}
+
+bool is_resolved_yaml(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const bool section = line.ends_with(':') && line.find_first_of(" #") == line.npos;
+    const bool key = line.find_first_not_of(' ') == 2 && line[2] != '#' &&
+                     line.find("  # ", kCommentColumn - 2) != line.npos;
+    if (!section && !key) return false;
+  }
+  return true;
 }
 
 }  // namespace sluice

@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <filesystem>
+
 #include "tests/cli/program.hpp"
 
 namespace sluice::testing {
 namespace {
+
+namespace fs = std::filesystem;
 
 TEST(Train, LearnsAndLeavesTheFilesOfARun) {
   const Scratch scratch;
@@ -48,6 +52,37 @@ TEST(Train, TheResolvedConfigurationRepeatsTheRun) {
   const auto second = scratch.metrics("again");
   ASSERT_EQ(second.size(), 3U);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(first[i]["loss"], second[i]["loss"]);
+}
+
+TEST(Train, AUsersConfigurationIsNeverReplaced) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  fs::create_directory(scratch.path("run"));
+  const std::string own = scratch.read("tiny.yaml") + "# precious\n";
+  scratch.write("run/config.yaml", own);
+  const std::string steps = " --set train.steps=1";
+  for (const std::string config : {"run/config.yaml", "tiny.yaml"}) {
+    for (const auto& environment :
+         {std::map<std::string, std::string>{}, environment_of_rank_0(1)}) {
+      const Finished refused = run_program(scratch, "train " + config + steps, environment);
+      EXPECT_EQ(refused.exit_code, 2) << refused.output;
+      EXPECT_NE(refused.output.find("output.dir: run/config.yaml is not of a run, and this run "
+                                    "would write its own over it; rename that file, or set "
+                                    "output.dir to another folder"),
+                std::string::npos)
+          << refused.output;
+      EXPECT_EQ(scratch.read("run/config.yaml"), own);
+      EXPECT_FALSE(fs::exists(scratch.path("run/plan.json")));
+    }
+  }
+  // The file of a run repeats the run in its own folder.
+  fs::remove(scratch.path("run/config.yaml"));
+  ASSERT_EQ(run_program(scratch, "train tiny.yaml" + steps).exit_code, 0);
+  for (const std::string resume : {"auto", "never"}) {
+    const Finished again =
+        run_program(scratch, "train run/config.yaml --resume " + resume + " --set train.steps=2");
+    EXPECT_EQ(again.exit_code, 0) << again.output;
+  }
 }
 
 // Bytes a parameter that live as long as the run, from the allocator: what ZeRO promises for two

@@ -249,7 +249,13 @@ TEST_F(Reader, ResolvedTextLoadsAgain) {
     expect_same(again.run, loaded.run);
     scratch_.write("again/resolved.yaml", again.resolved_yaml());
     expect_same(load_config("again/resolved.yaml", {}).run, loaded.run);
+    EXPECT_TRUE(is_resolved_yaml(loaded.resolved_yaml()));
+    EXPECT_TRUE(is_resolved_yaml(again.resolved_yaml()));
     loaded.run.loss_scale = constant;
+  }
+  for (const char* line : {"zero: {stage: 1}\n", "zero:\n  stage: 1\n", "# mine\n", "\n",
+                           "                                # mine\n"}) {
+    EXPECT_FALSE(is_resolved_yaml(loaded.resolved_yaml() + line)) << line;
   }
 }
 

@@ -5,6 +5,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "base/error.hpp"
@@ -121,7 +124,19 @@ void check_gpu_matmul(const LoadedConfig& config, int capability) {
                     capability_text(capability) + "; set train.matmul: auto");
 }
 
+bool is_of_a_run(const std::string& config_file) {
+  std::ifstream in(config_file, std::ios::binary);
+  return in && is_resolved_yaml(std::string(std::istreambuf_iterator<char>(in), {}));
+}
+
 void check_output(const LoadedConfig& config) {
+  const std::string file = config.run.output.dir + "/config.yaml";
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(file, ignored) && !is_of_a_run(file)) {
+    throw ConfigError(config.place("output.dir") + ": output.dir: " + file +
+                      " is not of a run, and this run would write its own over it; rename that "
+                      "file, or set output.dir to another folder");
+  }
   if (!config.run.output.nvtx || nvtx_built()) return;
   throw ConfigError(config.place("output.nvtx") +
                     ": output.nvtx: this program was built without NVTX's headers (nvtx3), which "

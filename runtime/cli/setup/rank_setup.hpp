@@ -50,7 +50,10 @@ void set_gpu_queues(const RunConfig& run);
 
 // Throws ConfigError if the configuration asks for missing GPUs, or for what GPUs do not run.
 void check_gpus(const LoadedConfig& config, int local_ranks);
-// Throws ConfigError if the configuration asks for an output that this build cannot write.
+// False for a file that cannot be read or that no run wrote.
+[[nodiscard]] bool is_of_a_run(const std::string& config_file);
+// Throws ConfigError if the configuration asks for an output that this build cannot write, or if
+// output.dir has a config.yaml that no run wrote: the run would replace it.
 void check_output(const LoadedConfig& config);
 
 }  // namespace sluice
