@@ -109,6 +109,22 @@ TEST_F(Resume, ADiskWithoutRoomIsSaidBeforeTheStart) {
   EXPECT_TRUE(complete("run").empty());
 }
 
+// The folder lies on a disk that is not mounted. A run would lose its model after the last step.
+TEST_F(Resume, ALinkThatLeadsNowhereIsSaidBeforeTheStart) {
+  fs::create_directory(scratch_.path("run"));
+  fs::create_symlink("/not-mounted/x", scratch_.path("run/checkpoints"));
+  for (const std::string dry : {"", "--dry-run"}) {
+    const Finished refused = train("run", dry);
+    EXPECT_EQ(refused.exit_code, 4) << refused.output;
+    EXPECT_NE(refused.output.find("checkpoint.dir run/checkpoints: cannot write in " +
+                                  scratch_.path("run/checkpoints") +
+                                  ": No such file or directory; set checkpoint.dir to a folder"),
+              std::string::npos)
+        << refused.output;
+    EXPECT_EQ(files_in(scratch_, "run").size(), 1U);
+  }
+}
+
 // With threads of libtorch's in the launcher too: a signal may come to any thread of a process.
 TEST_F(Resume, TerminationSavesAndTheCurveGoesOn) {
   for (const std::string ranks : {"--nproc 2 ", "--nproc 1 --set launch.threads=2 "}) {

@@ -67,9 +67,10 @@ fs::path existing(const std::string& dir) {
 void check_may_write(const std::string& key, const std::string& dir) {
   std::error_code ignored;
   const fs::path there = existing(dir);
+  const bool leads_nowhere = !fs::exists(there, ignored);  // a symbolic link
   const bool folder = fs::is_directory(there, ignored);
   if (folder && ::access(there.c_str(), W_OK | X_OK) == 0) return;
-  const int error = folder ? errno : ENOTDIR;
+  const int error = folder ? errno : leads_nowhere ? ENOENT : ENOTDIR;
   throw IoError(key + " " + dir + ": cannot write in " + there.string() + ": " +
                     std::strerror(error) + "; set " + key + " to a folder you may write to",
                 dir, error);
@@ -209,9 +210,11 @@ void check_room_to_save(const LoadedConfig& config, const std::string& resume,
                         const RunPlace& place, const MemoryPlan& memory) {
   const SavingOptions saving = saving_options(config, resume);
   if (!saving.on) return;
+  const std::string& dir = saving.checkpoint.dir;
+  std::error_code ignored;
   const bool named = !config.run.checkpoint.dir.empty();
-  check_may_write(named ? "checkpoint.dir" : "output.dir",
-                  named ? saving.checkpoint.dir : config.run.output.dir);
+  if (!named) check_may_write("output.dir", config.run.output.dir);
+  if (named || fs::exists(fs::symlink_status(dir, ignored))) check_may_write("checkpoint.dir", dir);
   check_disk(saving.checkpoint, checkpoint_bytes(config.run, place));
   check_saving_room(room_for_saving(memory));
 }
