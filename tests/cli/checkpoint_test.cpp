@@ -69,6 +69,23 @@ TEST(CheckpointCommand, AnImportNeedsAFolderOfItsOwn) {
   EXPECT_FALSE(fs::exists(scratch.path("ours/step-00000000/huggingface")));
 }
 
+// Readers of run/ take checkpoints that lie in it before those in run/checkpoints.
+TEST(CheckpointCommand, TheFolderOfARunIsNoOutput) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const auto refuse = [&](const std::string& command) {
+    const Finished refused = run_program(scratch, "checkpoint " + command + " -o run");
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_THAT(refused.output, HasSubstr("run is the folder of a run, and what is written"));
+    EXPECT_FALSE(fs::exists(scratch.path("run/huggingface")));
+  };
+  ASSERT_EQ(run_program(scratch, "train tiny.yaml --set train.steps=1").exit_code, 0);
+  refuse("convert run");
+  refuse("import " + golden("llama"));
+  fs::rename(scratch.path("run/checkpoints"), scratch.path("elsewhere"));
+  refuse("convert elsewhere");
+}
+
 TEST(CheckpointCommand, WhatIsNotThereIsNamed) {
   const Scratch scratch;
   fs::create_directory(scratch.path("notes"));

@@ -20,6 +20,7 @@
 #include "runtime/cli/checkpoint_tokenizer.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/setup/hf_setup.hpp"
+#include "runtime/cli/setup/rank_setup.hpp"
 #include "runtime/data/data_sets.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/model/model_spec.hpp"
@@ -265,6 +266,11 @@ void check_holds_no_checkpoint(const std::string& out) {
 WriterLock lock_output(const std::string& out, const std::string& command) {
   WriterLock lock({{"-o", out}}, command, kOutputPatience);
   check_holds_no_checkpoint(out);
+  if (has(out, kRunCheckpoints) || is_of_a_run(join_path(out, "config.yaml"))) {
+    throw ConfigError("-o " + out +
+                      " is the folder of a run, and what is written there would hide the run's own "
+                      "checkpoints from --resume, generate and export; give a folder that is new");
+  }
   return lock;
 }
 

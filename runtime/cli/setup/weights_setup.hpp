@@ -53,7 +53,8 @@ void check_holds_no_checkpoint(const std::string& out);
 // How long a writing command waits for another one that is ending.
 inline constexpr std::chrono::milliseconds kOutputPatience{1000};
 // Locks the folder while `command` writes checkpoints; IoError if a run writes there. Creates the
-// folder and checks again that it holds no checkpoint.
+// folder and checks again that it holds no checkpoint. ConfigError if it is a run's folder, whose
+// checkpoints lie one folder deeper and would no longer be found.
 [[nodiscard]] WriterLock lock_output(const std::string& out, const std::string& command);
 
 // The folder, beside a step's folder, to which `checkpoint import` copies files that belong to a
