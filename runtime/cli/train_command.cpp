@@ -45,7 +45,10 @@ CatalogEntry newest_checkpoint(const std::string& checkpoint_dir) {
 
 using Argv = std::vector<std::string>;
 
-std::string events_path(const std::string& output_dir) { return output_dir + "/events.jsonl"; }
+// An event of this run. Before rank 0 has accepted the run, the file is the earlier run's.
+void note_event(const std::string& output_dir, const RunEvent& event) {
+  if (!run_files_wait(output_dir)) append_event(output_dir + "/events.jsonl", event);
+}
 
 struct RestartPlace {
   int most = 0;  // launch.max_restarts
@@ -79,16 +82,14 @@ int run_with_restarts(const std::function<LaunchResult(const Argv&)>& run, const
             : place.has_image ? "from the image on NVMe"
                               : "as at first: nothing was saved since";
     std::fprintf(stderr, "%s\n", text.c_str());
-    append_event(events_path(place.output_dir),
-                 {.kind = "restart", .text = text + "; " + result.cause});
+    note_event(place.output_dir, {.kind = "restart", .text = text + "; " + result.cause});
     result = run(argv);
   }
   if (result.worth_restarting) tell_to_go_on(place.checkpoint_dir, as_told);
   if (!result.cause.empty()) {
-    append_event(events_path(place.output_dir),
-                 {.kind = "end",
-                  .text = result.cause,
-                  .more = {{"exit_code", std::int64_t{result.exit_code}}}});
+    note_event(place.output_dir, {.kind = "end",
+                                  .text = result.cause,
+                                  .more = {{"exit_code", std::int64_t{result.exit_code}}}});
   }
   return result.exit_code;
 }
@@ -313,7 +314,13 @@ int launch(const TrainCommand& command) {
   if (matmul_was_open) {  // the ranks run what was planned, not what they would measure
     argv.insert(argv.end(), {"--set", "train.matmul=" + name_of(matmul.type)});
   }
-  return start_ranks(command, config, to, argv);
+  const int exit_code = start_ranks(command, config, to, argv);
+  const std::string& dir = config.run.output.dir;
+  // A rank 0 of another host may have no access to this folder.
+  const bool ended_well = exit_code == 0 || exit_code == kInterruptedExitCode;
+  if (ended_well && !to.hosts.empty()) accept_run_files(dir);
+  drop_run_files(dir);
+  return exit_code;
 }
 
 // The launcher that started this decides when its ranks have had their time.

@@ -176,6 +176,7 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   options.local_rank = rank.local_rank;
   options.ranks_of_process = process.ranks();
   if (rank.rank == 0) {
+    options.on_accepted = [dir = options.output_dir] { accept_run_files(dir); };
     options.events = &process.events();
     options.events->add(start_event(command.argv, rank.world_size));
   }
@@ -224,6 +225,7 @@ int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvir
     // A launcher of this program writes the failure, whichever rank has it.
     if (rank.rank == 0 && std::getenv("SLUICE_ERROR_FILE") == nullptr) {
       process.events().add({.kind = "end", .text = "failed: " + error_chain(error)});
+      drop_run_files(options.output_dir);
     }
     throw;
   }

@@ -55,6 +55,7 @@ void RunReport::describe_run() const {
 
 void RunReport::open(std::int64_t first) {
   if (comm_.rank() != 0) return;
+  if (options_.on_accepted) options_.on_accepted();
   summary_.emplace(options_.gpus_of_host);
   metrics_.emplace(options_.output_dir + "/metrics.jsonl", first);
   if (options_.events != nullptr) {

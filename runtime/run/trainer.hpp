@@ -1,6 +1,7 @@
 // The training loop of one rank: steps, evaluations, log, metrics, the sample at the end.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -40,6 +41,8 @@ struct TrainerOptions {
   std::string resume_command;     // lines to print at the end of a stopped run; empty: not known
   std::optional<RunRates> rates;  // nullopt: the step time is not predicted
   RunEvents* events = nullptr;    // of rank 0; null: events.jsonl is not written
+  // On rank 0: called when nothing refuses the run any more, before its files are opened.
+  std::function<void()> on_accepted;
 };
 
 // Runs to the last step, or to the end of the step in which a rank was asked to stop

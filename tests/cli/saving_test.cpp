@@ -125,6 +125,43 @@ TEST_F(Resume, ALinkThatLeadsNowhereIsSaidBeforeTheStart) {
   }
 }
 
+// Of ranks: the launcher has read manifests alone.
+TEST_F(Resume, AStartThatTheRanksRefuseLeavesTheFilesOfTheRunAsTheyAre) {
+  const auto expect_refused = [&](const std::string& arguments, const std::string& why,
+                                  const std::map<std::string, std::string>& environment = {}) {
+    std::map<std::string, std::string> before;
+    for (const char* name : {"config.yaml", "events.jsonl", "metrics.jsonl", "plan.json"}) {
+      before[name] = scratch_.read(std::string("run/") + name);
+      ASSERT_FALSE(before[name].empty()) << name;
+    }
+    const Finished refused = train("run", arguments + " --set optimizer.lr=77", environment);
+    EXPECT_EQ(refused.exit_code, 4) << refused.output;
+    EXPECT_NE(refused.output.find(why), std::string::npos) << refused.output;
+    for (const auto& [name, text] : before) EXPECT_EQ(scratch_.read("run/" + name), text) << name;
+    EXPECT_FALSE(fs::exists(scratch_.path("run/config.yaml.next")));
+    EXPECT_FALSE(fs::exists(scratch_.path("run/plan.json.next")));
+  };
+  const std::string image = everything_on("nvme") + " --set offload.image=true";
+  ASSERT_EQ(train("run", image, {{"SLUICE_FAILPOINTS", "engine.step@8:rank=0:kill"}}).exit_code, 5);
+  expect_refused(image, "is part of an image that a training run can go on from");
+  const Finished resumed = train("run", image + " --resume auto --set optimizer.lr=1e-5");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_NE(scratch_.read("run/config.yaml").find("lr: 1e-05"), std::string::npos)
+      << scratch_.read("run/config.yaml");
+  fs::remove_all(scratch_.path("run"));
+
+  ASSERT_NO_FATAL_FAILURE(crash_with_two_checkpoints());
+  for (const std::string& name : complete("run")) {
+    const std::string file = "run/checkpoints/" + name + "/rank-00000.safetensors";
+    std::string bytes = scratch_.read(file);
+    bytes.back() = static_cast<char>(bytes.back() ^ 4);
+    scratch_.write(file, bytes);
+  }
+  for (const auto& environment : {std::map<std::string, std::string>{}, environment_of_rank_0(1)}) {
+    expect_refused("--resume auto", "no checkpoint in run/checkpoints can be read", environment);
+  }
+}
+
 // With threads of libtorch's in the launcher too: a signal may come to any thread of a process.
 TEST_F(Resume, TerminationSavesAndTheCurveGoesOn) {
   for (const std::string ranks : {"--nproc 2 ", "--nproc 1 --set launch.threads=2 "}) {

@@ -48,6 +48,9 @@ std::int64_t peak_of(const Planned& planned) {
   return bytes;
 }
 
+constexpr const char* kRunFiles[] = {"/config.yaml", "/plan.json"};
+constexpr const char* kWaiting = ".next";  // behind the name of a file that no rank has accepted
+
 }  // namespace
 
 Planned make_plan(const RunConfig& run, const RunPlace& place) {
@@ -111,15 +114,41 @@ void write_run_files(const LoadedConfig& config, const RunPlace& place, const Pl
   if (failed) {
     throw IoError("cannot create output.dir " + dir + ": " + failed.message(), dir, failed.value());
   }
-  // In one step: a start that a full disk refuses leaves the earlier run's file intact.
-  write_file_atomically(dir + "/config.yaml", config.resolved_yaml());
+  drop_run_files(dir);  // of a launcher that was killed
+  const std::string waiting = std::filesystem::exists(dir + "/config.yaml", failed) ? kWaiting : "";
+  write_file_atomically(dir + "/config.yaml" + waiting, config.resolved_yaml());
   // Ranks measure some rates later; metrics.jsonl has their predictions.
   const std::optional<RunRates> rates = run_rates(config.run, place);
   const bool known = rates && rates->share_of_measured == 0;
   TimeReport time;
   if (known) time = predict_time(planned.program, planned.plan.shape, rates->rates);
-  write_file_atomically(dir + "/plan.json", plan_json(planned.plan, planned.program, planned.memory,
-                                                      known ? &time : nullptr, planned.stages));
+  write_file_atomically(dir + "/plan.json" + waiting,
+                        plan_json(planned.plan, planned.program, planned.memory,
+                                  known ? &time : nullptr, planned.stages));
+}
+
+bool run_files_wait(const std::string& output_dir) {
+  std::error_code ignored;
+  return std::filesystem::exists(output_dir + kRunFiles[0] + kWaiting, ignored);
+}
+
+void accept_run_files(const std::string& output_dir) {
+  if (!run_files_wait(output_dir)) return;
+  for (const char* file : kRunFiles) {
+    const std::string path = output_dir + file;
+    std::error_code failed;
+    std::filesystem::rename(path + kWaiting, path, failed);
+    if (failed) {
+      throw IoError("cannot replace " + path + ": " + failed.message() +
+                        "; remove it, or set output.dir to another folder",
+                    path, failed.value());
+    }
+  }
+}
+
+void drop_run_files(const std::string& output_dir) {
+  std::error_code ignored;
+  for (const char* file : kRunFiles) std::filesystem::remove(output_dir + file + kWaiting, ignored);
 }
 
 void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab, const Tokenizer* tokenizer) {

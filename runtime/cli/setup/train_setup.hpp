@@ -34,8 +34,16 @@ void check_fits(const RunConfig& run, const RunPlace& place, const Planned& plan
 // of offload.nvme_path than is free there.
 void check_free_memory(const RunConfig& run, const RunPlace& place, const Planned& planned);
 
-// Writes config.yaml and plan.json to output.dir, which is created if missing. Throws IoError.
+// Writes config.yaml and plan.json to output.dir, which is created if missing. Beside an earlier
+// run's files they wait under another name until rank 0 accepts them: a start that the ranks refuse
+// leaves the earlier files as they are. Throws IoError.
 void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned);
+// Whether files wait: the other files of output.dir are then of the earlier run.
+[[nodiscard]] bool run_files_wait(const std::string& output_dir);
+// Gives the files that wait their names. Throws IoError.
+void accept_run_files(const std::string& output_dir);
+// Removes the files that wait.
+void drop_run_files(const std::string& output_dir);
 
 // Sets an open model.vocab to `data_vocab`. Throws ConfigError if the given value is smaller, or if
 // documents for the model of model.from would end with an id that the model does not know.
