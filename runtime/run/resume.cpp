@@ -137,12 +137,20 @@ std::string note_refusals(FileSystem& files, const std::string& dir, const Newes
   return newest.path ? "" : damage;
 }
 
-IoError none_readable(const std::string& dir, const std::string& problem) {
-  return IoError("--resume auto: no checkpoint in " + dir + " can be read" + problem +
-                     "; repair or remove it, or start anew with --resume never and another "
-                     "checkpoint.dir",
-                 dir);
-}
+// `recurs`: damage stays, a failure of the system may pass.
+class NoneReadable : public IoError {
+ public:
+  NoneReadable(const std::string& dir, const std::string& problem, bool recurs)
+      : IoError("--resume auto: no checkpoint in " + dir + " can be read" + problem +
+                    "; repair or remove it, or start anew with --resume never and another "
+                    "checkpoint.dir",
+                dir),
+        recurs_(recurs) {}
+  [[nodiscard]] bool recurs() const override { return recurs_; }
+
+ private:
+  bool recurs_;
+};
 
 // The result of find() on rank 0, equal on every rank. `error`: of an exception; else empty.
 struct Found {
@@ -163,9 +171,10 @@ Found find_on_rank_0(Communicator& comm, const Find& find) {
 }
 
 // The newest checkpoint that rank 0 sees, equal on every rank; nullopt: none was ever complete.
+// `all_damaged`: some are refused, and each for damage.
 std::optional<std::string> find_newest(const std::string& dir, FileSystem& files,
-                                       Communicator& comm,
-                                       const std::vector<std::string>& refused) {
+                                       Communicator& comm, const std::vector<std::string>& refused,
+                                       bool all_damaged) {
   const Found found = find_on_rank_0(comm, [&] {
     NewestComplete newest = newest_complete(files, dir, Trust::kManifest, refused);
     std::erase_if(newest.refused, [&](const Refusal& refusal) {  // logged before
@@ -177,7 +186,7 @@ std::optional<std::string> find_newest(const std::string& dir, FileSystem& files
   });
   if (!found.text.empty()) return found.text;
   if (found.error.empty() && refused.empty()) return std::nullopt;
-  throw none_readable(dir, found.error.empty() ? " (see above)" : ": " + found.error);
+  throw NoneReadable(dir, found.error.empty() ? " (see above)" : ": " + found.error, all_damaged);
 }
 
 // The checkpoint directory that `from` names, equal on every rank. Rank 0 checks its files.
@@ -258,7 +267,7 @@ std::optional<ResumePoint> find_resume_point(FileSystem& files, const ResumeRequ
     newest = newest_complete(files, request.dir, Trust::kManifest);
     if (!newest.path) {
       const std::string damage = note_refusals(files, request.dir, newest);
-      if (!damage.empty()) throw none_readable(request.dir, ": " + damage);
+      if (!damage.empty()) throw NoneReadable(request.dir, ": " + damage, true);
       return std::nullopt;
     }
   }
@@ -286,7 +295,8 @@ Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine&
   std::vector<std::string> refused;    // checkpoints not tried again
   std::vector<std::string> known_bad;  // refused ones that a purge may remove; none after EIO
   for (;;) {
-    const auto found = is_auto ? find_newest(request.dir, files, comm, refused)
+    const bool all_damaged = !refused.empty() && known_bad.size() == refused.size();
+    const auto found = is_auto ? find_newest(request.dir, files, comm, refused, all_damaged)
                                : find_named(request.from, files, comm);
     if (!found) return {};
     const std::string& path = *found;

@@ -137,6 +137,7 @@ TEST_F(Resume, AStartThatTheRanksRefuseLeavesTheFilesOfTheRunAsTheyAre) {
     const Finished refused = train("run", arguments + " --set optimizer.lr=77", environment);
     EXPECT_EQ(refused.exit_code, 4) << refused.output;
     EXPECT_NE(refused.output.find(why), std::string::npos) << refused.output;
+    EXPECT_EQ(refused.output.find("to go on with the run"), std::string::npos) << refused.output;
     for (const auto& [name, text] : before) EXPECT_EQ(scratch_.read("run/" + name), text) << name;
     EXPECT_FALSE(fs::exists(scratch_.path("run/config.yaml.next")));
     EXPECT_FALSE(fs::exists(scratch_.path("run/plan.json.next")));
