@@ -88,6 +88,23 @@ TEST_F(Resume, StartingAnewLeavesTheEarlierModel) {
   EXPECT_FALSE(fs::exists(scratch_.path("run/checkpoints.3")));
 }
 
+// The link leads to a larger disk, on which every run's checkpoints stay.
+TEST_F(Resume, StartingAnewKeepsALinkToAnotherDisk) {
+  fs::create_directory(scratch_.path("disk"));
+  fs::create_directory(scratch_.path("disk/x"));
+  fs::create_directory(scratch_.path("run"));
+  fs::create_symlink(scratch_.path("disk/x"), scratch_.path("run/checkpoints"));
+  for (const std::string steps : {"2", "3"}) {
+    const Finished run = train("run", "--set train.steps=" + steps);
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+  }
+  EXPECT_TRUE(fs::is_symlink(scratch_.path("run/checkpoints")));
+  EXPECT_EQ(complete("run"), std::vector<std::string>{"step-00000003"});
+  EXPECT_TRUE(fs::exists(scratch_.path("disk/x/step-00000003")));
+  EXPECT_TRUE(fs::exists(scratch_.path("disk/x.1/step-00000002")));
+  EXPECT_FALSE(fs::exists(scratch_.path("run/checkpoints.1")));
+}
+
 TEST_F(Resume, ADiskWithoutRoomIsSaidBeforeTheStart) {
   const std::map<std::string, std::string> full{{"SLUICE_FAILPOINTS", "checkpoint.free_space:nan"}};
   const Finished refused = train("run", "", full);

@@ -136,14 +136,18 @@ void check_resume_here(const LoadedConfig& config, const SavingOptions& saving) 
   }
 }
 
-// To the first name that is free; nothing is ever removed.
-void move_aside(const std::string& dir, const std::string& earlier) {
-  std::string aside;
+// To the first name that is free; nothing is ever removed. Of a symbolic link the target moves, and
+// the link stays: the new checkpoints go to the same disk.
+void move_aside(const std::string& checkpoint_dir, const std::string& earlier) {
   std::error_code failed;
+  const bool link = fs::is_symlink(checkpoint_dir, failed);
+  const std::string dir = link ? fs::canonical(checkpoint_dir).string() : checkpoint_dir;
+  std::string aside;
   for (int n = 1; aside.empty() || fs::exists(fs::symlink_status(aside, failed)); ++n) {
     aside = dir + "." + std::to_string(n);
   }
   fs::rename(dir, aside, failed);
+  if (!failed && link) fs::create_directory(dir, failed);
   if (failed) {
     throw IoError("cannot move the earlier run's " + dir + " to " + aside + ": " +
                       failed.message() + "; move it away, or set output.dir to another folder",

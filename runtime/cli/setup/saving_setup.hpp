@@ -41,7 +41,7 @@ void check_folders_free(const LoadedConfig& config, const std::string& resume);
 // Locks both folders for its lifetime. The launcher holds the lock, restarts included; rank 0 holds
 // it if another program started the ranks. Repeats check_resume, since the last owner may have
 // saved. If the user set no key of saving and the run does not resume, an earlier run's checkpoints
-// are renamed to checkpoints.1 and so on.
+// are renamed to checkpoints.1 and so on; of a symbolic link the target is renamed.
 [[nodiscard]] WriterLock lock_folders(const LoadedConfig& config, const std::string& resume);
 
 // The checkpoint that --resume restores; nullopt: none. Reads manifests only. Called before a file
