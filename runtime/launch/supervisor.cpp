@@ -264,8 +264,14 @@ void Supervisor::on_end(Rank& rank) {
   if (!rank.plan.agent) end.report = report_at(rank.plan.error_path);
   for (const Stream& stream : rank.streams) take_report(end, stream.records.report());
   rank.end = end;
-  const bool clean = end.status == 0 && !end.by_signal;
-  if (clean || (interrupted_ && classify(end) == EndClass::kStopped)) return;
+  if (end.status == 0 && !end.by_signal) return;
+  if (interrupted_ && classify(end) == EndClass::kStopped) {
+    // The signal came before the rank's handler. Other ranks may wait for this one in the
+    // rendezvous, where they see no request.
+    const bool too_early = rank.plan.agent ? !stopped_in_order(end) : end.by_signal;
+    if (too_early && !killed_) ask_all(options_.kill_grace, kEndWord);
+    return;
+  }
   if (stopped_in_order(end)) {
     // Not asked: to a rank that has had a signal, another one means "at once".
     if (!deadline_) deadline_ = Clock::now() + options_.stop_grace;

@@ -5,6 +5,7 @@
 //   running --SIGINT, SIGTERM, SIGHUP--> stopping: SIGTERM to all, after stop_grace SIGKILL
 //   running --a rank stops of itself--> stopping: the ranks agreed on it; after stop_grace SIGKILL
 //   stopping --a rank fails--> failing          stopping --another signal--> SIGKILL at once
+//   stopping --a rank dies of SIGTERM: it had no handler yet--> after kill_grace SIGKILL
 //
 // Signals go to whole process groups. After SIGKILL the supervisor waits kGoneLimit, then gives up
 // on a process that the system cannot end. One thread, which must live as long as the ranks; it

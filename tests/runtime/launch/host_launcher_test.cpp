@@ -96,6 +96,17 @@ TEST(HostLauncher, InterruptReachesTheRanksOfAllHosts) {
   EXPECT_EQ(job.processes_left(), 0);
 }
 
+TEST(HostLauncher, AStopBeforeARanksHandlerEndsTheOtherHosts) {
+  JobOptions options = two_hosts();
+  options.stop_grace_ms = 60000;
+  LaunchedJob job({"ready,forever", "stubborn,ready,forever", "stubborn,ready,forever"}, options);
+  for (const int rank : {0, 1, 2}) job.wait_ready(rank);
+  job.send(SIGTERM);
+  EXPECT_EQ(job.wait(), 130);
+  EXPECT_THAT(job.err(), Not(HasSubstr("failed")));
+  EXPECT_EQ(job.processes_left(), 0);
+}
+
 // Remote processes are no children of the launcher: they go when their standard input ends.
 TEST(HostLauncher, RanksEndWhenTheLauncherIsKilled) {
   LaunchedJob job({"ready,forever", "stubborn,ready,forever", "ready,forever"}, two_hosts());

@@ -119,7 +119,7 @@ class LaunchedJob {
     std::ofstream(folder_.path() / "ssh")
         << "[ \"$1\" = \"$SLUICE_TEST_UNREACHABLE\" ] && echo no route to $1 >&2 && exit 255\n"
            "echo \"$2\" >> \"$SLUICE_TEST_OUT/commands\"\n"
-           "setsid sh -c \"$2\"\ncode=$?\n[ $code -gt 128 ] && exit 255\nexit $code\n";
+           "setsid sh -c \"$2\"\ncode=$?\n[ $code -gt 130 ] && exit 255\nexit $code\n";
   }
 
   [[nodiscard]] std::string tag() const { return "SLUICE_TEST_TAG=" + folder_.path().string(); }

@@ -250,6 +250,17 @@ TEST(Launcher, SecondInterruptKillsAtOnce) {
   EXPECT_THAT(job.err(), EndsWith("killed before the end: ranks 0, 1\n"));
 }
 
+// Rank 1 dies of the signal before it has a handler; rank 0 has one, and waits for rank 1.
+TEST(Launcher, AStopBeforeARanksHandlerDoesNotWaitForTheStopGrace) {
+  LaunchedJob job({"stubborn,ready,forever", "ready,forever"}, {.stop_grace_ms = 60000});
+  job.wait_ready(0);
+  job.wait_ready(1);
+  job.send(SIGTERM);
+  EXPECT_EQ(job.wait(), 130);
+  EXPECT_THAT(job.err(), EndsWith("killed before the end: rank 0\n"));
+  EXPECT_EQ(job.processes_left(), 0);
+}
+
 // A time limit: all have finished their step, and the last of them takes longer to end than ranks
 // are given after a failure.
 TEST(Launcher, RanksThatStopOfThemselvesHaveNotFailed) {
