@@ -1,6 +1,8 @@
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -249,17 +251,43 @@ class Questions {
   }
   std::optional<std::string> next() {
     if (once_) return std::exchange(prompt_, std::nullopt);
-    for (std::string line;;) {
-      if (::isatty(STDIN_FILENO) == 1) std::fputs("> ", stderr);
-      if (stop_requested() || !std::getline(std::cin, line)) return std::nullopt;
-      if (line.ends_with('\r')) line.pop_back();  // of a file from Windows
-      if (!line.empty()) return line;
+    const bool typed = ::isatty(STDIN_FILENO) == 1;
+    for (;;) {
+      if (typed) std::fputs("> ", stderr);
+      std::optional<std::string> line = next_line();
+      if (!line && typed) std::fputs("\n", stderr);  // behind Ctrl-C and Ctrl-D
+      if (!line) return std::nullopt;
+      if (line->ends_with('\r')) line->pop_back();  // of a file from Windows
+      if (!line->empty()) return line;
     }
   }
 
  private:
+  // nullopt: standard input has ended, or a stop was asked. A read alone would not see the stop:
+  // the signal may go to another thread.
+  std::optional<std::string> next_line() {
+    constexpr int kLookMs = 100;
+    while (!stop_requested()) {
+      if (const std::size_t end = read_.find('\n'); end != std::string::npos) {
+        std::string line = read_.substr(0, end);
+        read_.erase(0, end + 1);
+        return line;
+      }
+      pollfd input{STDIN_FILENO, POLLIN, 0};
+      if (::poll(&input, 1, kLookMs) <= 0) continue;
+      std::array<char, 4096> bytes;
+      const ssize_t got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0 && read_.empty()) return std::nullopt;
+      if (got <= 0) return std::exchange(read_, {});  // a last line without a line break
+      read_.append(bytes.data(), static_cast<std::size_t>(got));
+    }
+    return std::nullopt;
+  }
+
   const bool once_;
   std::optional<std::string> prompt_;
+  std::string read_;  // of standard input, and not yet a question
 };
 
 // A conversation as the model's input. Forgets the oldest messages while the rest leaves no room
@@ -311,7 +339,7 @@ int run_chat(const GenerateCommand& command, const RankEnvironment& rank) {
     }
     if (stop == StopReason::kRequest) break;
   }
-  return stop == StopReason::kRequest ? kInterruptedExitCode : 0;
+  return stop == StopReason::kRequest || stop_requested() ? kInterruptedExitCode : 0;
 }
 
 // The ranks get the prompt as a file: standard input is this process's, and an argument's length is

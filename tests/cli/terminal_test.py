@@ -216,6 +216,20 @@ class Terminal(unittest.TestCase):
         self.assertEqual(run.text.strip(), "")
         self.assertTrue(os.path.exists(os.path.join(self.folder, "run/metrics.jsonl")))
 
+    def test_ctrl_c_at_the_prompt_of_a_chat_ends_it(self):
+        self.run_on(100, "--quiet", "--set", "train.steps=1", "--set", "launch.nproc=1")
+        with open(os.path.join(self.folder, "chat.jinja"), "w", encoding="utf-8") as file:
+            file.write("{% for m in messages %}{{ m.content }}{% endfor %}")
+        typed = []
+
+        def type_ctrl_c(run):
+            if not typed and run.text.endswith("> "):
+                typed.append(os.write(run.fd, b"\x03"))
+
+        run = Run(self.folder, 100, ["generate", "--checkpoint", "run", "--chat", "--template", "chat.jinja"],
+                  dict(os.environ), type_ctrl_c)
+        self.assertEqual(run.code, 130, run.text)
+
     def test_elsewhere_lines_are_plain(self):
         answer = subprocess.run([PROGRAM, "train", "tiny.yaml"], cwd=self.folder, capture_output=True, text=True,
                                 timeout=LIMIT_S, check=True)
