@@ -249,6 +249,8 @@ class Questions {
       : once_(command.prompt || !command.prompt_file.empty() || readers > 1) {
     if (once_) prompt_ = prompt_of(command, readers);
   }
+  // The first question is also the last.
+  [[nodiscard]] bool once() const { return once_; }
   std::optional<std::string> next() {
     if (once_) return std::exchange(prompt_, std::nullopt);
     const bool typed = ::isatty(STDIN_FILENO) == 1;
@@ -290,16 +292,24 @@ class Questions {
   std::string read_;  // of standard input, and not yet a question
 };
 
-// A conversation as the model's input. Forgets the oldest messages while the rest leaves no room
-// for an answer.
+// A conversation as the model's input, of at most `room` tokens. Forgets the oldest messages where
+// that helps. If the last question alone is too long, returns its tokens and forgets nothing.
 std::vector<std::int32_t> chat_input(const ChatEncoder& encoder,
-                                     std::vector<jinja::Value>& messages, std::int64_t seq) {
+                                     std::vector<jinja::Value>& messages, std::int64_t room) {
+  std::vector<jinja::Value> kept = messages;
   for (;;) {
-    std::vector<std::int32_t> tokens = encoder.prompt(jinja::Value::list(messages));
-    if (static_cast<std::int64_t>(tokens.size()) < seq || messages.size() < 3) return tokens;
-    log_warning("the conversation has outgrown model.seq (" + std::to_string(seq) +
-                "): its oldest question and answer are forgotten");
-    messages.erase(messages.begin(), messages.begin() + 2);
+    std::vector<std::int32_t> tokens = encoder.prompt(jinja::Value::list(kept));
+    const bool fits = static_cast<std::int64_t>(tokens.size()) <= room;
+    if (!fits && kept.size() >= 3) {
+      kept.erase(kept.begin(), kept.begin() + 2);
+      continue;
+    }
+    if (fits && kept.size() < messages.size()) {
+      log_warning("the conversation has outgrown model.seq: its oldest " +
+                  std::to_string(messages.size() - kept.size()) + " messages are forgotten");
+      messages = std::move(kept);
+    }
+    return tokens;
   }
 }
 
@@ -326,10 +336,18 @@ int run_chat(const GenerateCommand& command, const RankEnvironment& rank) {
   StopReason stop = StopReason::kEndOfText;
   while (const std::optional<std::string> question = questions.next()) {
     messages.push_back(chat_message("user", *question));
-    const auto tokens = chat_input(encoder, messages, run.model.seq);
-    check_prompt(tokens, run.model.vocab);
-    options.max_tokens =
-        tokens_to_make(command, static_cast<std::int64_t>(tokens.size()), run.model.seq);
+    const std::int64_t answer = std::max<std::int64_t>(command.max_tokens, 1);
+    const auto tokens = chat_input(encoder, messages, run.model.seq - answer);
+    try {
+      check_prompt(tokens, run.model.vocab);
+      options.max_tokens =
+          tokens_to_make(command, static_cast<std::int64_t>(tokens.size()), run.model.seq);
+    } catch (const ConfigError& error) {
+      if (questions.once()) throw;
+      log_warning(std::string("this question is left out: ") + error.what());
+      messages.pop_back();
+      continue;
+    }
     Printer printer(command, use.is_rank_0(), *tokenizer);
     const Generated made = speak(*engine, use, *tokenizer, tokens, options, printer);
     messages.push_back(chat_message("assistant", printer.text()));

@@ -80,6 +80,17 @@ TEST_F(Talks, AreLearnedEvaluatedAndAnswered) {
   const nlohmann::json answered = nlohmann::json::parse(asked.output, nullptr, false);
   ASSERT_TRUE(answered.is_object()) << asked.output;
   EXPECT_EQ(answered["prompt"], "colour of the sky");
+  // Of 64 places: the second question has no room, the third one only without the first.
+  scratch_.write("ask.txt", "colour of the sky\n" + std::string(62, 'a') +
+                                "\ncolour of the sky at night\ncolour of the sky\n");
+  const Finished long_one = run_program(
+      scratch_, "generate --checkpoint ckpt --chat --temperature 0 --max-tokens 12 < ask.txt");
+  EXPECT_EQ(long_one.exit_code, 0) << long_one.output;
+  const std::size_t left_out = long_one.output.find(
+      "this question is left out: the prompt has 66 tokens, and model.seq is 64");
+  const std::size_t forgotten = long_one.output.find("its oldest 2 messages are forgotten");
+  EXPECT_LT(left_out, forgotten) << long_one.output;
+  EXPECT_NE(forgotten, std::string::npos) << long_one.output;
   // The checkpoint holds the template: elsewhere data.chat_template names no file.
   fs::create_directory(scratch_.path("moved"));
   fs::copy(scratch_.path("ckpt"), scratch_.path("moved/ckpt"), fs::copy_options::recursive);
