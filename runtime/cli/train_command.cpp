@@ -114,8 +114,13 @@ Destination destination(const TrainCommand& command, const RunConfig& run) {
   if (run.launch.hostfile.empty()) return {.hosts = {}, .world = here, .most_on_a_host = here};
   Destination to{.hosts = read_hostfile(run.launch.hostfile, here)};
   to.world = world_of(to.hosts);
-  for (const HostSlots& host : to.hosts)
+  for (const HostSlots& host : to.hosts) {
     to.most_on_a_host = std::max(to.most_on_a_host, host.slots);
+    if (command.nproc == 0 || command.nproc == host.slots) continue;
+    throw ConfigError("--nproc " + std::to_string(command.nproc) + ": launch.hostfile " +
+                      run.launch.hostfile + " gives " + host.host + " slots=" +
+                      std::to_string(host.slots) + "; leave --nproc out, or change the file");
+  }
   return to;
 }
 

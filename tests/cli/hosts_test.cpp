@@ -189,6 +189,13 @@ TEST(Hostfile, IsReadBeforeAnythingStarts) {
   EXPECT_EQ(run.exit_code, 2) << run.output;
   EXPECT_NE(run.output.find("hosts:1: 'slots=two' is not understood"), std::string::npos)
       << run.output;
+  scratch.write("hosts", "localhost slots=2\n");
+  const Finished other =
+      run_program(scratch, "train tiny.yaml --nproc 3 --set launch.hostfile=hosts");
+  EXPECT_EQ(other.exit_code, 2) << other.output;
+  EXPECT_NE(other.output.find("--nproc 3: launch.hostfile hosts gives localhost slots=2; leave"),
+            std::string::npos)
+      << other.output;
   EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
 }
 
