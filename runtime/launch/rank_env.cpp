@@ -51,16 +51,21 @@ class Reader {
   void complain(const std::string& line) {
     complaints_ += (complaints_.empty() ? "" : "\n") + line;
   }
+  // Call it after the reads.
+  void complain_of_missing() {
+    if (missing_.empty()) return;
+    const bool several = missing_.find(',') != std::string::npos;
+    complain(missing_ + (several ? " are" : " is") +
+             " not set, but other variables of a started rank are; set RANK, WORLD_SIZE, "
+             "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or unset the first four");
+  }
   [[nodiscard]] const std::string& complaints() const { return complaints_; }
 
  private:
-  void missing(const char* name) {
-    complain(std::string(name) +
-             " is not set, but other variables of a started rank are; set RANK, WORLD_SIZE, "
-             "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or unset the first four");
-  }
+  void missing(const char* name) { missing_ += (missing_.empty() ? "" : ", ") + std::string(name); }
 
   const GetEnvironment& get_;
+  std::string missing_;
   std::string complaints_;
 };
 
@@ -138,6 +143,7 @@ std::optional<RankEnvironment> rank_environment(const GetEnvironment& get) {
   result.local_rank = reader.integer("LOCAL_RANK", 0, kMostRanks, "a rank on this host, 0 or more");
   result.master_addr = reader.text("MASTER_ADDR");
   result.master_port = reader.integer("MASTER_PORT", 1, kLastPort, "a port, 1 to 65535");
+  reader.complain_of_missing();
   if (reader.complaints().empty()) {
     const auto below = [&reader](const char* a, int x, const char* b, int y, bool holds) {
       if (holds) return;

@@ -23,8 +23,8 @@ using GetEnvironment = std::function<const char*(const char*)>;
 
 // Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT. If none of the
 // first four is set, reads srun's variables (slurm_env.hpp); MASTER_* alone belong to a user who
-// starts a job. nullopt if those are missing too. Throws ConfigError, one line per variable that is
-// missing, malformed or out of range.
+// starts a job. nullopt if those are missing too. Throws ConfigError: one line per variable that is
+// malformed or out of range, and one line for all that are missing.
 [[nodiscard]] std::optional<RankEnvironment> rank_environment();
 [[nodiscard]] std::optional<RankEnvironment> rank_environment(const GetEnvironment& get);
 

@@ -67,9 +67,11 @@ TEST_P(BrokenEnvironment, NamesTheVariable) {
   }
 }
 
-#define MISSING(name)                                                                   \
-  name " is not set, but other variables of a started rank are; set RANK, WORLD_SIZE, " \
-       "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or unset the first four"
+#define MISSING(name) MISSING_OF(name, "is")
+#define MISSING_OF(names, verb)                                                       \
+  names " " verb                                                                      \
+        " not set, but other variables of a started rank are; set RANK, WORLD_SIZE, " \
+        "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or unset the first four"
 
 INSTANTIATE_TEST_SUITE_P(
     Table, BrokenEnvironment,
@@ -103,6 +105,17 @@ TEST(RankEnvironment, AllMistakesAtOnce) {
   } catch (const ConfigError& error) {
     EXPECT_EQ(std::string(error.what()),
               std::string("RANK='one' must be a rank, 0 or more\n") + MISSING("MASTER_PORT"));
+  }
+}
+
+TEST(RankEnvironment, MissingVariablesAreNamedOnce) {
+  try {
+    (void)rank_environment(from({{"RANK", "0"}}));
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        MISSING_OF("WORLD_SIZE, LOCAL_WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT", "are"));
   }
 }
 
