@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,6 +21,7 @@
 #include "runtime/run/generator.hpp"
 #include "runtime/run/machine.hpp"
 #include "runtime/run/planned_engine.hpp"
+#include "runtime/run/report/non_finite.hpp"
 #include "runtime/run/run_report.hpp"
 #include "runtime/run/step_meter.hpp"
 #include "runtime/run/step_pace.hpp"
@@ -114,23 +114,6 @@ class RunLossScale {
  private:
   std::optional<LossScaler> scaler_;
 };
-
-std::string value_text(double value) {
-  if (std::isnan(value)) return "nan";  // with either sign bit
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%g", value);
-  return digits;
-}
-
-// `where`: Engine::find_non_finite.
-TrainingError non_finite_error(std::int64_t step, const StepResult& result,
-                               const std::string& where) {
-  return TrainingError("step " + std::to_string(step) + ": loss " + value_text(result.loss) +
-                       ", grad norm " + value_text(result.grad_norm) +
-                       "; the first non-finite value is made by " + where +
-                       ". No weight has become non-finite. A lower optimizer.lr, longer warm-up "
-                       "or train.clip usually cures this");
-}
 
 TrainingError lowest_scale_error(std::int64_t step, double scale) {
   return TrainingError("step " + std::to_string(step) +
@@ -234,6 +217,7 @@ class Trainer {
     stands_.loss_scale = loss_scale_.state();
     if (!from) return false;
     stands_ = *from;
+    updates_before_ = stands_.updates;
     loss_scale_.restore(from->loss_scale);
     return true;
   }
@@ -245,7 +229,10 @@ class Trainer {
     const StepInput input = input_of(step);
     pace_.begin_step();
     const StepResult result = engine_.train_step(input);
-    report_.warn(compare_paces(step), "straggler");
+    {
+      const PhaseScope comparing = waits("comparing the ranks' paces");
+      report_.warn(pace_.end_step(step), "straggler");
+    }
     report_.keep_timings(step);  // before an evaluation, which overwrites the timings
     const bool skipped = judge(input, result);
     StepRecord record = meter_.record(engine_, input, result);
@@ -281,18 +268,14 @@ class Trainer {
             .vote = saver_.vote()};
   }
 
-  std::string compare_paces(std::int64_t step) {
-    const PhaseScope comparing = waits("comparing the ranks' paces");
-    return pace_.end_step(step);
-  }
-
   // Returns true if the step was skipped for its loss scale. Throws TrainingError if training
   // cannot continue.
   bool judge(const StepInput& input, const StepResult& result) {
     const bool skipped = loss_scale_.skips(result);
     if (!result.finite() && !skipped) {
       saver_.complete();
-      throw non_finite_error(input.step, result, engine_.find_non_finite(input.step));
+      throw non_finite_error(engine_, comm_, watchdog_, input.step, result,
+                             stands_.updates > updates_before_);
     }
     stands_.updates += skipped ? 0 : 1;
     if (!loss_scale_.update(skipped)) {
@@ -375,8 +358,9 @@ class Trainer {
   Engine engine_;
   const MemoryPlan memory_;
   RunReport report_;
-  RunProgress stands_;  // progress after the last step
-  RunSaver saver_;      // declared last: the saver's thread reads the engine's plan
+  RunProgress stands_;               // progress after the last step
+  std::int64_t updates_before_ = 0;  // of the run that this one continues
+  RunSaver saver_;                   // declared last: the saver's thread reads the engine's plan
 };
 
 }  // namespace

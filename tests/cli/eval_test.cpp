@@ -79,7 +79,7 @@ TEST_F(Trained, EvaluatesTheDocumentsThatTheRunValidated) {
 TEST_F(Trained, ALossThatIsNotFiniteIsAnError) {
   ASSERT_EQ(run("checkpoint export ckpt -o damaged").exit_code, 0);
   std::string weights = scratch_->read("damaged/model.safetensors");
-  weights.replace(weights.size() - 4096, 4096, 4096, '\xFF');  // fp32: NaN
+  weights.replace(weights.size() - 4, 4, 4, '\xFF');  // fp32: a NaN in the last tensor
   scratch_->write("damaged/model.safetensors", weights);
   const std::string what = "eval tiny.yaml --checkpoint damaged --text more.txt --text less.txt";
   for (const char* more : {"", " --json", " --nproc 2 --json"}) {
@@ -90,6 +90,19 @@ TEST_F(Trained, ALossThatIsNotFiniteIsAnError) {
               std::string::npos)
         << done.output;
     EXPECT_EQ(done.output.find("perplexity"), std::string::npos) << done.output;
+  }
+  scratch_->write("go-on.yaml",
+                  "model: {from: damaged}\ndata: {text: [text.txt], tokenizer: bytes}\n"
+                  "train: {steps: 2, micro_batch: 4}\nlaunch: {threads: 1}\n"
+                  "output: {dir: go-on}\n");
+  for (const char* nproc : {"1", "2 --set zero.stage=3"}) {
+    const Finished done = run(std::string("train go-on.yaml --nproc ") + nproc);
+    EXPECT_EQ(done.exit_code, 5) << done.output;
+    EXPECT_NE(
+        done.output.find("Weight model.norm.weight is not finite, and no step has updated it: "
+                         "the weights that the run began with are damaged"),
+        std::string::npos)
+        << done.output;
   }
 }
 
