@@ -178,7 +178,8 @@ int run_checkpoint_verify(const CheckpointCommand& command) {
     text += path + ": " + std::to_string(report.files) +
             (report.files == 1 ? " file, " : " files, ") + format_bytes(report.bytes) +
             (report.sound() ? ": sound\n"
-                            : ": " + std::to_string(report.defects.size()) + " defects\n");
+                            : ": " + std::to_string(report.defects.size()) +
+                                  (report.defects.size() == 1 ? " defect\n" : " defects\n"));
     for (const Defect& defect : report.defects) text += "  " + defect.what + "\n";
   }
   print(command.json ? verify_json(verified) : text);

@@ -31,6 +31,11 @@ TEST(CheckpointCommand, InAndOutAndVerified) {
   ASSERT_EQ(as_json["checkpoints"].size(), 1U);
   EXPECT_EQ(as_json["checkpoints"][0]["step"], 0);
   EXPECT_EQ(as_json["checkpoints"][0]["complete"], true);
+  for (const std::string step : {"ours/step-00000000", "ours/step-00000000/"}) {
+    const Finished one = run_program(scratch, "checkpoint ls " + step);
+    EXPECT_EQ(one.exit_code, 0) << one.output;
+    EXPECT_EQ(one.output, list.output);
+  }
   const Finished verified = run_program(scratch, "checkpoint verify ours");
   EXPECT_EQ(verified.exit_code, 0) << verified.output;
   EXPECT_THAT(verified.output, HasSubstr(": sound"));
@@ -118,6 +123,7 @@ TEST(CheckpointCommand, DamageIsNamed) {
   const Finished verified = run_program(scratch, "checkpoint verify ours/step-00000000");
   EXPECT_EQ(verified.exit_code, 4);
   EXPECT_THAT(verified.output, HasSubstr("rank-00000.safetensors"));
+  EXPECT_THAT(verified.output, HasSubstr(": 1 defect\n"));
   const nlohmann::json as_json =
       nlohmann::json::parse(run_program(scratch, "checkpoint verify ours --json").output);
   EXPECT_EQ(as_json["checkpoints"][0]["sound"], false);

@@ -39,6 +39,32 @@ std::string why_not(FileSystem& files, const std::string& path, Trust trust,
   return report.defects.front().what + (more > 0 ? format_text(" (and {} more)", more) : "");
 }
 
+std::string latest_in(FileSystem& files, const std::string& dir) {
+  const std::string path = join_path(dir, kLatestName);
+  std::string latest = files.stat(path) ? read_text(files, path, 4096) : "";
+  if (latest.ends_with('\n')) latest.pop_back();
+  return latest;
+}
+
+CheckpointSummary summary_of(FileSystem& files, const std::string& path, const std::string& name,
+                             const std::string& latest) {
+  CheckpointSummary summary;
+  summary.name = name;
+  summary.path = path;
+  summary.is_latest = name == latest;
+  if (const auto step = parse_step_name(name)) summary.step = step->step;
+  Manifest manifest;
+  summary.why_not = why_not(files, path, Trust::kManifest, &manifest);
+  summary.complete = summary.why_not.empty();
+  if (!summary.complete) return summary;
+  summary.step = manifest.step;
+  summary.generation = manifest.generation;
+  summary.bytes = manifest.bytes();
+  summary.saved_at = manifest.saved_at;
+  summary.layout = manifest.run.layout;
+  return summary;
+}
+
 }  // namespace
 
 std::vector<CatalogEntry> catalog(FileSystem& files, const std::string& dir) {
@@ -76,26 +102,17 @@ std::vector<CatalogEntry> catalog(FileSystem& files, const std::string& dir) {
 }
 
 std::vector<CheckpointSummary> ls(FileSystem& files, const std::string& dir) {
-  std::string latest;
-  const std::string latest_path = join_path(dir, kLatestName);
-  if (files.stat(latest_path)) latest = read_text(files, latest_path, 4096);
-  if (latest.ends_with('\n')) latest.pop_back();
+  const std::string path = dir.substr(0, dir.find_last_not_of('/') + 1);
+  const std::string name = path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+  if (files.stat(join_path(dir, kManifestName)) || (parse_step_name(name) && files.stat(dir))) {
+    return {summary_of(files, path, name, latest_in(files, parent_path(path)))};
+  }
+  const std::string latest = latest_in(files, dir);
   std::vector<CheckpointSummary> result;
   for (const CatalogEntry& entry : catalog(files, dir)) {
-    CheckpointSummary summary;
-    summary.name = entry.name;
-    summary.path = join_path(dir, entry.name);
+    CheckpointSummary summary = summary_of(files, join_path(dir, entry.name), entry.name, latest);
     summary.step = entry.step;
     summary.generation = entry.generation;
-    summary.is_latest = entry.name == latest;
-    Manifest manifest;
-    summary.why_not = why_not(files, summary.path, Trust::kManifest, &manifest);
-    summary.complete = summary.why_not.empty();
-    if (summary.complete) {
-      summary.bytes = manifest.bytes();
-      summary.saved_at = manifest.saved_at;
-      summary.layout = manifest.run.layout;
-    }
     result.push_back(std::move(summary));
   }
   return result;

@@ -43,7 +43,7 @@ struct CheckpointSummary {
   std::string why_not;     // why the checkpoint is not complete
 };
 // Newest first by generation; unfinished checkpoints follow, by name. A missing directory gives an
-// empty list.
+// empty list, and a checkpoint's own directory that checkpoint.
 [[nodiscard]] std::vector<CheckpointSummary> ls(FileSystem& files, const std::string& dir);
 
 enum class Trust {
