@@ -155,7 +155,7 @@ LaunchResult run_launcher(const LaunchRequest& request) {
     supervision.start(plan_rank(request, common, local_rank));
   }
   const SuperviseResult result = supervision.see_through();
-  const RankEnd* failure = first_failure(result.ends);
+  const RankEnd* failure = failure_of(result);
   LaunchResult outcome = launch_result(result, failure);
   outcome.output_lost = result.output_lost;
   if (failure != nullptr) supervision.say(describe_other_crashes(result.ends, *failure));

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -62,6 +63,17 @@ SuperviseResult Supervision::see_through() {
 void Supervision::say(const std::string& text) {
   screen_.write_err(text);
   screen_.err().flush_within(kFlushLimitMs);
+}
+
+const RankEnd* failure_of(const SuperviseResult& result) {
+  const RankEnd* failure = first_failure(result.ends);
+  if (failure == nullptr || !result.interrupted) return failure;
+  const auto stopped_at_once = [](const RankEnd& end) {
+    return classify(end) == EndClass::kStopped && !end.killed && !stopped_in_order(end);
+  };
+  const bool caused = classify(*failure) == EndClass::kSecondary &&
+                      std::any_of(result.ends.begin(), result.ends.end(), stopped_at_once);
+  return caused ? nullptr : failure;
 }
 
 LaunchResult launch_result(const SuperviseResult& result, const RankEnd* failure) {

@@ -37,7 +37,11 @@ class Supervision {
   Supervisor supervisor_;
 };
 
-// `failure` is first_failure(result.ends). Returns the exit code of the process that failed.
+// The first failure; nullptr if there is none, or if a rank that a stop signal ended at once caused
+// it: the run was stopped.
+[[nodiscard]] const RankEnd* failure_of(const SuperviseResult& result);
+
+// `failure` is failure_of(result). Returns the exit code of the process that failed.
 [[nodiscard]] LaunchResult launch_result(const SuperviseResult& result, const RankEnd* failure);
 
 }  // namespace sluice

@@ -233,7 +233,7 @@ LaunchResult run_hosts(const HostsRequest& request) {
                            .stop_grace = request.stop_grace + kAgentEndLimit});
   start_agents(supervision, request, job);
   const SuperviseResult result = supervision.see_through();
-  const RankEnd* failure = first_failure(result.ends);
+  const RankEnd* failure = failure_of(result);
   supervision.say(last_words(request, result, failure));
   LaunchResult outcome = launch_result(result, failure);
   // Without a report it is the connection's code (ssh: 255), not a rank's: a host was lost.

@@ -88,10 +88,14 @@ void print_environment() {
   std::fflush(stdout);
 }
 
-void wait_for_stop() {
+void await_stop() {
   sluice::install_stop_handlers();
   mark_ready();
   while (!sluice::stop_requested()) sleep_ms(2);
+}
+
+void wait_for_stop() {
+  await_stop();
   std::puts("stopped at a step boundary");
   std::exit(sluice::kInterruptedExitCode);
 }
@@ -127,6 +131,7 @@ const std::map<std::string, std::function<void(long)>> kSteps{
     {"stubborn", [](long) { ::signal(SIGTERM, SIG_IGN); }},
     {"grandchild", [](long) { leave_grandchild(false); }},
     {"daemon", [](long) { leave_grandchild(true); }},
+    {"await", [](long) { await_stop(); }},
     {"wait", [](long) { wait_for_stop(); }},
     {"stop",
      [](long) {

@@ -261,6 +261,17 @@ TEST(Launcher, AStopBeforeARanksHandlerDoesNotWaitForTheStopGrace) {
   EXPECT_EQ(job.processes_left(), 0);
 }
 
+// Rank 0 loses rank 1, and rank 2 does not answer: neither is the cause.
+TEST(Launcher, FailuresAfterAStopBeforeARanksHandlerAreNoFailures) {
+  if (!kSignalsArrive) GTEST_SKIP();
+  LaunchedJob job({"await,secondary", "ready,forever", "stubborn,ready,forever"});
+  for (const int rank : {0, 1, 2}) job.wait_ready(rank);
+  job.send(SIGTERM);
+  EXPECT_EQ(job.wait(), 130);
+  EXPECT_THAT(job.err(), EndsWith("killed before the end: rank 2\n"));
+  EXPECT_THAT(job.err(), Not(HasSubstr("failed")));
+}
+
 // A time limit: all have finished their step, and the last of them takes longer to end than ranks
 // are given after a failure.
 TEST(Launcher, RanksThatStopOfThemselvesHaveNotFailed) {
