@@ -251,12 +251,13 @@ class Questions {
   }
   // The first question is also the last.
   [[nodiscard]] bool once() const { return once_; }
-  std::optional<std::string> next() {
+  // A person may take any time: the watchdog does not count the wait.
+  std::optional<std::string> next(Watchdog& watchdog) {
     if (once_) return std::exchange(prompt_, std::nullopt);
     const bool typed = ::isatty(STDIN_FILENO) == 1;
     for (;;) {
       if (typed) std::fputs("> ", stderr);
-      std::optional<std::string> line = next_line();
+      std::optional<std::string> line = next_line(watchdog);
       if (!line && typed) std::fputs("\n", stderr);  // behind Ctrl-C and Ctrl-D
       if (!line) return std::nullopt;
       if (line->ends_with('\r')) line->pop_back();  // of a file from Windows
@@ -267,9 +268,10 @@ class Questions {
  private:
   // nullopt: standard input has ended, or a stop was asked. A read alone would not see the stop:
   // the signal may go to another thread.
-  std::optional<std::string> next_line() {
+  std::optional<std::string> next_line(Watchdog& watchdog) {
     constexpr int kLookMs = 100;
     while (!stop_requested()) {
+      watchdog.pulse();
       if (const std::size_t end = read_.find('\n'); end != std::string::npos) {
         std::string line = read_.substr(0, end);
         read_.erase(0, end + 1);
@@ -334,7 +336,7 @@ int run_chat(const GenerateCommand& command, const RankEnvironment& rank) {
   const std::unique_ptr<Engine> engine = use.make_engine(engine_options);
   std::vector<jinja::Value> messages;
   StopReason stop = StopReason::kEndOfText;
-  while (const std::optional<std::string> question = questions.next()) {
+  while (const std::optional<std::string> question = questions.next(use.watchdog())) {
     messages.push_back(chat_message("user", *question));
     const std::int64_t answer = std::max<std::int64_t>(command.max_tokens, 1);
     const auto tokens = chat_input(encoder, messages, run.model.seq - answer);

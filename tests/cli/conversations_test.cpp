@@ -1,6 +1,7 @@
 // A model is fine-tuned on conversations, evaluated on others, and talked to.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "tests/cli/program.hpp"
@@ -91,6 +92,14 @@ TEST_F(Talks, AreLearnedEvaluatedAndAnswered) {
   const std::size_t forgotten = long_one.output.find("its oldest 2 messages are forgotten");
   EXPECT_LT(left_out, forgotten) << long_one.output;
   EXPECT_NE(forgotten, std::string::npos) << long_one.output;
+  // A person thinks for longer than a rank may make no progress (half of launch.timeout).
+  const std::string fifo = scratch_.path("fifo");
+  const std::string think = "mkfifo " + fifo + "; (sleep 7; echo colour of the sky) > " + fifo;
+  ASSERT_EQ(std::system((think + " &").c_str()), 0);
+  const Finished slow = run_program(
+      scratch_,
+      "generate --checkpoint ckpt --chat --temperature 0 --set launch.timeout=10s < fifo");
+  EXPECT_EQ(slow.exit_code, 0) << slow.output;
   // The checkpoint holds the template: elsewhere data.chat_template names no file.
   fs::create_directory(scratch_.path("moved"));
   fs::copy(scratch_.path("ckpt"), scratch_.path("moved/ckpt"), fs::copy_options::recursive);
