@@ -13,14 +13,28 @@
 namespace sluice {
 namespace {
 
-void draw_out(const MemoryPlan& before, double rest, MemoryPlan& memory) {
+// Without unused slots.
+std::int64_t held_bytes(const TierPlan& tier) {
+  std::int64_t sum = 0;
+  for (const auto& [tag, bytes] : tier.by_tag) sum += bytes;
+  return sum;
+}
+
+// `grows`: each micro-batch needs more of the arena. Otherwise its slots may only get other
+// offsets, and on the device each micro-batch adds its batch alone. On the host it adds its
+// operations to the program, which are left out: shares of states leave no room for them.
+void draw_out(const MemoryPlan& before, double rest, bool grows, MemoryPlan& memory) {
   for (std::size_t t = 0; t < memory.tiers.size(); ++t) {
-    const std::int64_t each = memory.tiers[t].peak - before.tiers[t].peak;
-    if (each > 0) {
-      memory.tiers[t].peak += static_cast<std::int64_t>(rest * static_cast<double>(each));
-    } else {
-      memory.tiers[t].peak = before.tiers[t].peak;
+    TierPlan& tier = memory.tiers[t];
+    const TierPlan& fewer = before.tiers[t];
+    std::int64_t each = 0;
+    if (grows) {
+      each = tier.peak - fewer.peak;
+    } else if (static_cast<Tier>(t) == Tier::kDevice) {
+      each = held_bytes(tier) - held_bytes(fewer);
     }
+    tier.peak = std::max(tier.peak, fewer.peak);
+    if (each > 0) tier.peak += static_cast<std::int64_t>(rest * static_cast<double>(each));
   }
 }
 
@@ -72,7 +86,6 @@ Question question_of(Planner& planner, const EngineOptions& options, const TierB
     question.open.push_back(planner.open({with_micro_batches(options, count), budgets}));
   }
   question.rest = static_cast<double>(micro_batches - more) / static_cast<double>(more - few);
-  // In micro order further micro-batches need no memory; arena slots may get other offsets.
   question.grows = options.train.accumulation_order == AccumulationOrder::kLayer ||
                    (stages > 1 && options.parallel.schedule == PipelineSchedule::kGpipe);
   question.shared_cores = planner.rates(options).shared_cores;
@@ -86,7 +99,7 @@ RunPlan answer(Question question) {
   double step_s = 0;
   for (std::size_t s = 0; s < drawn.stages.size(); ++s) {
     StagePlan& stage = drawn.stages[s];
-    draw_out(before.stages[s].memory, question.grows ? question.rest : 0, stage.memory);
+    draw_out(before.stages[s].memory, question.rest, question.grows, stage.memory);
     draw_out(before.stages[s].time, question.rest, question.shared_cores, stage.time);
     step_s = std::max(step_s, stage.time.step_s);
   }

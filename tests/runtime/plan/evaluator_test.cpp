@@ -27,5 +27,23 @@ TEST(Evaluator, ComputeThatALongUpdateHidesAtFirst) {
   EXPECT_NEAR(evaluator.evaluate(options).time.step_s / planned, 1, 0.1);
 }
 
+// A micro-batch needs memory beside the arena: its batch.
+TEST(Evaluator, ManyMicroBatchesHaveTheDeviceMemoryOfTheirPlan) {
+  Planner planner(named_profile("h100-sxm"));
+  EngineOptions options = testing::small_options(2);
+  options.model.on_gpu = true;
+  options.train.global_batch = options.train.micro_batch * 2 * 40;
+  Evaluator evaluator(planner, {});
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const Tier optimizer : {Tier::kDevice, Tier::kHost}) {
+      options.zero.stage = stage;
+      options.offload.optimizer = optimizer;
+      const RunPlan planned = evaluator.plan_in_full(options);
+      const RunPlan drawn = evaluator.evaluate(options);
+      EXPECT_EQ(drawn.peak(Tier::kDevice), planned.peak(Tier::kDevice)) << stage;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice
