@@ -213,7 +213,7 @@ class Splitter {
     if (depth > 0) return stop(begin, "the arithmetic $(( has no end; close it with ))");
     problem(begin, "the arithmetic " + printable(name) +
                        " is not computed here; write its result instead");
-    word_->text += name;
+    if (word_) word_->text += name;
   }
 
   void operator_found() {

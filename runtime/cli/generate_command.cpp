@@ -281,7 +281,7 @@ class Questions {
       if (::poll(&input, 1, kLookMs) <= 0) continue;
       std::array<char, 4096> bytes;
       const ssize_t got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
-      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
       if (got <= 0 && read_.empty()) return std::nullopt;
       if (got <= 0) return std::exchange(read_, {});  // a last line without a line break
       read_.append(bytes.data(), static_cast<std::size_t>(got));
@@ -334,6 +334,11 @@ int run_chat(const GenerateCommand& command, const RankEnvironment& rank) {
   EngineOptions engine_options = use.options(EnginePurpose::kGenerate);
   engine_options.generate_positions = run.model.seq;
   const std::unique_ptr<Engine> engine = use.make_engine(engine_options);
+  if (command.max_tokens >= run.model.seq) {
+    throw ConfigError("--max-tokens " + std::to_string(command.max_tokens) +
+                      " leaves no room for a question: model.seq is " +
+                      std::to_string(run.model.seq));
+  }
   std::vector<jinja::Value> messages;
   StopReason stop = StopReason::kEndOfText;
   while (const std::optional<std::string> question = questions.next(use.watchdog())) {

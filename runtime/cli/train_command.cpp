@@ -314,17 +314,18 @@ int launch(const TrainCommand& command) {
   const std::optional<Planned> planned = prepare(command, config, place);
   if (!planned) return 0;
   const WriterLock lock = lock_folders(config, command.resume);
+  const std::string& dir = config.run.output.dir;
+  const WaitingRunFiles waiting(dir);
   write_run_files(config, place, *planned);
   Argv argv = command.argv;
   if (matmul_was_open) {  // the ranks run what was planned, not what they would measure
     argv.insert(argv.end(), {"--set", "train.matmul=" + name_of(matmul.type)});
   }
   const int exit_code = start_ranks(command, config, to, argv);
-  const std::string& dir = config.run.output.dir;
   // A rank 0 of another host may have no access to this folder.
   const bool ended_well = exit_code == 0 || exit_code == kInterruptedExitCode;
-  if (ended_well && !to.hosts.empty()) accept_run_files(dir);
-  drop_run_files(dir);
+  const bool elsewhere = !to.hosts.empty() && !is_this_host(to.hosts.front().host);
+  if (ended_well && elsewhere) accept_run_files(dir);
   return exit_code;
 }
 

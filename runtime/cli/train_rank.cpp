@@ -49,7 +49,7 @@ namespace {
 std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
                                              const LoadedConfig& config,
                                              const RankEnvironment& rank,
-                                             const Tokenizer* tokenizer) {
+                                             const Tokenizer* tokenizer, Communicator& world) {
   const RunPlace place = place_of(config.run, rank);
   Planned planned = make_plan(config.run, place);
   if (rank.rank == 0 && config.run.parallel.pipeline > 1) {  // checks all stages together
@@ -62,6 +62,9 @@ std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
   check_budget(planned.plan, planned.memory);
   check_saving(config, command.resume, place, planned.memory);
   const auto from = check_resumed(config, command.resume, place, tokenizer);
+  // Rank 0 now moves earlier checkpoints, whose folder other ranks have looked at.
+  const double looked = 1;
+  (void)world.all_gather_values({&looked, 1});
   if (rank.rank != 0) return std::nullopt;
   std::optional<WriterLock> lock = lock_folders(config, command.resume);
   // The files of a finished run stay as they are: the resume finds nothing to do.
@@ -215,8 +218,10 @@ int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvir
   if (rank.rank == 0) log_matmul(matmul, config.run);
   const std::optional<WriterLock> lock =
       std::getenv("SLUICE_ERROR_FILE") == nullptr
-          ? prepare_joined_run(command, config, rank, data.tokenizer())
+          ? prepare_joined_run(command, config, rank, data.tokenizer(), comms.world())
           : std::nullopt;
+  std::optional<WaitingRunFiles> waiting;
+  if (lock) waiting.emplace(config.run.output.dir);
   const TrainerOptions options =
       trainer_options(command, config, rank, data, comms.world(), process);
   try {
@@ -225,7 +230,6 @@ int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvir
     // A launcher of this program writes the failure, whichever rank has it.
     if (rank.rank == 0 && std::getenv("SLUICE_ERROR_FILE") == nullptr) {
       process.events().add({.kind = "end", .text = "failed: " + error_chain(error)});
-      drop_run_files(options.output_dir);
     }
     throw;
   }

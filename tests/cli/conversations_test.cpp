@@ -92,13 +92,15 @@ TEST_F(Talks, AreLearnedEvaluatedAndAnswered) {
   const std::size_t forgotten = long_one.output.find("its oldest 2 messages are forgotten");
   EXPECT_LT(left_out, forgotten) << long_one.output;
   EXPECT_NE(forgotten, std::string::npos) << long_one.output;
-  // A person thinks for longer than a rank may make no progress (half of launch.timeout).
+  // A person thinks for longer than a rank may make no progress (10 s, half of launch.timeout).
   const std::string fifo = scratch_.path("fifo");
-  const std::string think = "mkfifo " + fifo + "; (sleep 7; echo colour of the sky) > " + fifo;
+  const std::string think = "mkfifo " + fifo +
+                            "; timeout 60 sh -c 'for pause in 0 14; do sleep $pause; echo colour "
+                            "of the sky; done > " +
+                            fifo + "'";
   ASSERT_EQ(std::system((think + " &").c_str()), 0);
-  const Finished slow = run_program(
-      scratch_,
-      "generate --checkpoint ckpt --chat --temperature 0 --set launch.timeout=10s < fifo");
+  const Finished slow =
+      run_program(scratch_, "generate --checkpoint ckpt --chat --temperature 0 < fifo");
   EXPECT_EQ(slow.exit_code, 0) << slow.output;
   // The checkpoint holds the template: elsewhere data.chat_template names no file.
   fs::create_directory(scratch_.path("moved"));

@@ -105,8 +105,8 @@ class Filler {
   void put(std::string_view path, std::string json) {
     filled_.insert_or_assign(std::string(path), std::move(json));
   }
-  void put_if_open(std::string_view path, std::string json) {
-    filled_.try_emplace(std::string(path), std::move(json));
+  void put_if_open(std::string_view path, const std::string& json) {
+    filled_.try_emplace(std::string(path), json);
   }
 
   // Steps of train.steps, for shares of them; 0: not known.
@@ -205,7 +205,8 @@ class Filler {
 
   void schedule() {
     constexpr std::string_view kTotal = "scheduler.params.total_num_steps";
-    if (!given("schedule.decay_steps") || *given("schedule.decay_steps") == "auto") {
+    const auto decay_steps = given("schedule.decay_steps");
+    if (!decay_steps || *decay_steps == "auto") {
       if (all_steps() > 0) put(kTotal, std::to_string(all_steps()));
     }
     put_if_open("scheduler.params.warmup_min_lr", "0");

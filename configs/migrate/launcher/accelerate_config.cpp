@@ -251,7 +251,7 @@ class DeepSpeedPlugin {
     HjsonNode stage = leaf(Kind::kNumber, "2");
     stage.number = 2;
     stage.integer = 2;
-    add_entry(zero, "stage", value_or("zero_stage", std::move(stage)));
+    add_entry(zero, "stage", value_or("zero_stage", stage));
     add_entry(zero, "offload_optimizer", offload("offload_optimizer"));
     add_entry(zero, "offload_param", offload("offload_param"));
     add_entry(zero, "stage3_gather_16bit_weights_on_model_save",

@@ -55,7 +55,7 @@ constexpr std::array<ArgumentRule, 28> kDeepspeedRules{{
 int visible_devices(LaunchLine& result, bool filtered) {
   constexpr std::string_view kName = "CUDA_VISIBLE_DEVICES=";
   auto& all = result.environment;
-  const auto found = std::find_if(all.begin(), all.end(), [](const std::string& variable) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const std::string& variable) {
     return variable.starts_with(kName);
   });
   if (found == all.end() || found->size() == kName.size()) return 0;

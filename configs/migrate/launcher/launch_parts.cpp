@@ -85,7 +85,7 @@ void LaunchPart::set_ranks_of_host(std::string_view name, std::size_t hosts, std
   set(name, "launch.nproc", std::to_string(ranks), std::move(origin));
   draft_.note(format_text(
       "the job has {}, and launch.nproc counts the ranks of one: start the hosts with the "
-      "command of the report, or name them in a file (a line each, name slots={}) with "
+      "command of the report, or name each with its ranks in a file (lines of name slots={}) with "
       "--set launch.hostfile=FILE; `sluice plan` needs --world {}",
       counted(static_cast<std::int64_t>(hosts), "host"), ranks, result_.world));
 }

@@ -132,13 +132,14 @@ class TorchtitanMap {
     const std::int64_t layers = flavor->layers +
                                 v_.count("parallelism.pipeline_parallel_first_stage_less_layers") +
                                 v_.count("parallelism.pipeline_parallel_last_stage_less_layers");
-    const std::int64_t pieces = each > 0 ? (layers + each - 1) / each : 0;
+    const std::int64_t pieces = each > 0 ? layers / each + (layers % each != 0 ? 1 : 0) : 0;
     if (pieces % stages() != 0 || pieces / stages() < 2) {
       return map_.error(kLayers, counted(layers, "layer") + " (embedding and head counted) in " +
                                      "pieces of " + std::to_string(each) + " make " +
-                                     counted(pieces, "piece") + ", not two or more for each of " +
-                                     std::to_string(stages()) +
-                                     " ranks, torchtitan stops; change the number");
+                                     counted(pieces, "piece") +
+                                     "; torchtitan needs the same number, two or more, for each "
+                                     "of " +
+                                     std::to_string(stages()) + " ranks; change the number");
     }
     map_.set(kLayers, "parallel.virtual_stages", std::to_string(pieces / stages()));
     map_.reclass(kLayers, KeyClass::kMapped,

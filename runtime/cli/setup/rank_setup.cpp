@@ -125,6 +125,8 @@ void check_gpu_matmul(const LoadedConfig& config, int capability) {
 }
 
 bool is_of_a_run(const std::string& config_file) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(config_file, ignored)) return false;
   std::ifstream in(config_file, std::ios::binary);
   return in && is_resolved_yaml(std::string(std::istreambuf_iterator<char>(in), {}));
 }

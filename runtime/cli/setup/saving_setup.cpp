@@ -140,20 +140,25 @@ void check_resume_here(const LoadedConfig& config, const SavingOptions& saving) 
 // the link stays: the new checkpoints go to the same disk.
 void move_aside(const std::string& checkpoint_dir, const std::string& earlier) {
   std::error_code failed;
-  const bool link = fs::is_symlink(checkpoint_dir, failed);
-  const std::string dir = link ? fs::canonical(checkpoint_dir).string() : checkpoint_dir;
+  std::error_code ignored;
+  const bool link = fs::is_symlink(checkpoint_dir, ignored);
+  const std::string dir = link ? fs::canonical(checkpoint_dir, failed).string() : checkpoint_dir;
   std::string aside;
-  for (int n = 1; aside.empty() || fs::exists(fs::symlink_status(aside, failed)); ++n) {
+  for (int n = 1; aside.empty() || fs::exists(fs::symlink_status(aside, ignored)); ++n) {
     aside = dir + "." + std::to_string(n);
   }
-  fs::rename(dir, aside, failed);
-  if (!failed && link) fs::create_directory(dir, failed);
+  if (!failed) fs::rename(dir, aside, failed);
+  if (!failed && link && !fs::create_directory(dir, failed)) {
+    fs::rename(aside, dir, ignored);
+  }
   if (failed) {
+    const std::string remedy =
+        link ? "make the link " + checkpoint_dir + " lead to a new folder" : "move it away";
     throw IoError("cannot move the earlier run's " + dir + " to " + aside + ": " +
-                      failed.message() + "; move it away, or set output.dir to another folder",
+                      failed.message() + "; " + remedy + ", or set output.dir to another folder",
                   dir, failed.value());
   }
-  fs::remove(fs::path(aside) / kWriterLockName, failed);
+  fs::remove(fs::path(aside) / kWriterLockName, ignored);
   log_info("the earlier run's checkpoints (" + earlier + ") are in " + aside + " now");
 }
 

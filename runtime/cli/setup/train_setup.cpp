@@ -107,6 +107,15 @@ void check_free_memory(const RunConfig& run, const RunPlace& place, const Planne
   if (!text.empty()) throw BudgetError(text + advice(run, place));
 }
 
+namespace {
+
+void drop_run_files(const std::string& output_dir) {
+  std::error_code ignored;
+  for (const char* file : kRunFiles) std::filesystem::remove(output_dir + file + kWaiting, ignored);
+}
+
+}  // namespace
+
 void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned) {
   const std::string& dir = config.run.output.dir;
   std::error_code failed;
@@ -146,10 +155,7 @@ void accept_run_files(const std::string& output_dir) {
   }
 }
 
-void drop_run_files(const std::string& output_dir) {
-  std::error_code ignored;
-  for (const char* file : kRunFiles) std::filesystem::remove(output_dir + file + kWaiting, ignored);
-}
+WaitingRunFiles::~WaitingRunFiles() { drop_run_files(output_dir_); }
 
 void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab, const Tokenizer* tokenizer) {
   std::int64_t& vocab = config.run.model.vocab;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "configs/reader.hpp"
@@ -42,8 +43,17 @@ void write_run_files(const LoadedConfig& config, const RunPlace& place, const Pl
 [[nodiscard]] bool run_files_wait(const std::string& output_dir);
 // Gives the files that wait their names. Throws IoError.
 void accept_run_files(const std::string& output_dir);
-// Removes the files that wait.
-void drop_run_files(const std::string& output_dir);
+// Removes the files that still wait when the scope ends, however it ends.
+class WaitingRunFiles {
+ public:
+  explicit WaitingRunFiles(std::string output_dir) : output_dir_(std::move(output_dir)) {}
+  ~WaitingRunFiles();
+  WaitingRunFiles(const WaitingRunFiles&) = delete;
+  WaitingRunFiles& operator=(const WaitingRunFiles&) = delete;
+
+ private:
+  std::string output_dir_;
+};
 
 // Sets an open model.vocab to `data_vocab`. Throws ConfigError if the given value is smaller, or if
 // documents for the model of model.from would end with an id that the model does not know.

@@ -54,13 +54,15 @@ class Search {
   }
 
   // The next candidates to evaluate are those from i on, unless the search ends before. Plans as
-  // many of them side by side as there are compute threads.
+  // many of them side by side as there are compute threads. Each holds a program.
   void look_ahead(const std::vector<const Candidate*>& order, std::size_t i) {
     if (evaluator_.has_ahead(order[i]->options)) return;
-    const int count = std::min(compute_threads(), allowed_ - result_.evaluated);
+    constexpr int kMostAtOnce = 16;
+    const int count = std::min({compute_threads(), allowed_ - result_.evaluated, kMostAtOnce});
     std::vector<const EngineOptions*> options;
     for (; i < order.size() && std::ssize(options) < count; ++i) {
-      options.push_back(&order[i]->options);
+      const EngineOptions& next = order[i]->options;
+      if (!evaluator_.has_ahead(next)) options.push_back(&next);
     }
     evaluator_.look_ahead(options);
   }

@@ -67,8 +67,8 @@ inline constexpr double kWorthwhile = 0.99;
                                    const SearchLimits& limits = {});
 
 // The same for GPUs. Placements off the device are many, and each takes long to plan: if all states
-// fit on the device, they are tried on the best mesh alone, or on all meshes if a step would be much
-// shorter with more device memory. They are suggested where they are faster.
+// fit on the device, they are tried on the best mesh alone, or on all meshes if a step would be
+// much shorter with more device memory. They are suggested where they are faster.
 [[nodiscard]] SearchResult suggest_for_gpus(Planner& planner, const PlanQuestion& question,
                                             SearchLimits limits);
 

@@ -37,6 +37,7 @@ bool device_is_short(Planner& planner, PlanQuestion question, SearchLimits limit
                      const Suggestion& best) {
   if (world_of(question.options) == 1) return false;
   question.budgets.device = std::numeric_limits<std::int64_t>::max();
+  question.budgets.card = 0;
   limits.most = 1;
   const SearchResult roomy = search(planner, question, limits);
   return roomy.any_fits && roomy.suggestions.front().plan.time.step_s < 0.9 * best.plan.time.step_s;

@@ -42,8 +42,11 @@ std::string damaged_weight_here(Engine& engine, Watchdog& watchdog) {
 
 std::string damaged_weight(Engine& engine, Communicator& comm, Watchdog& watchdog) {
   engine.settle();
-  for (std::string& name : exchange_text(comm, damaged_weight_here(engine, watchdog))) {
-    if (!name.empty()) return std::move(name);
+  const std::string here = damaged_weight_here(engine, watchdog);
+  // Other ranks may have more weights to look at.
+  const PhaseScope waiting(watchdog, "looking for damaged weights", Waiting::kYes);
+  for (const std::string& name : exchange_text(comm, here)) {
+    if (!name.empty()) return name;
   }
   return "";
 }

@@ -109,8 +109,8 @@ TEST_F(MigrationTest, WrongSettings) {
   apply_settings(
       result, {"zero.stage=7", "zero.stgae=1", "train.steps", "zero={stage: 2}", "zreo.stage=2"});
   EXPECT_EQ(errors(),
-            (Lines{"--set zero.stage=7: zero.stage: '7' is out of range, expected a whole number "
-                   "from 0 to 3",
+            (Lines{std::string("--set zero.stage=7: zero.stage: '7' is out of range, expected a ") +
+                       "whole number from 0 to 3",
                    "--set zero.stgae=1: zero.stgae: unknown key; did you mean 'stage'?",
                    "--set train.steps: expected section.key=value",
                    "--set zero={stage: 2}: expected section.key=value",

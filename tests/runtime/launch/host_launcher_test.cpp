@@ -107,6 +107,18 @@ TEST(HostLauncher, AStopBeforeARanksHandlerEndsTheOtherHosts) {
   EXPECT_EQ(job.processes_left(), 0);
 }
 
+// Ranks of another host that were done before the stop do not hurry rank 0.
+TEST(HostLauncher, AHostWhoseRanksAreDoneLeavesTheOthersTheirTime) {
+  JobOptions options = two_hosts();
+  options.stop_grace_ms = 60000;
+  LaunchedJob job({"await,sleep:4000", "await", "await"}, options);
+  for (const int rank : {0, 1, 2}) job.wait_ready(rank);
+  job.send(SIGTERM);
+  EXPECT_EQ(job.wait(), 130);
+  EXPECT_THAT(job.err(), Not(HasSubstr("killed")));
+  EXPECT_EQ(job.processes_left(), 0);
+}
+
 // Remote processes are no children of the launcher: they go when their standard input ends.
 TEST(HostLauncher, RanksEndWhenTheLauncherIsKilled) {
   LaunchedJob job({"ready,forever", "stubborn,ready,forever", "ready,forever"}, two_hosts());

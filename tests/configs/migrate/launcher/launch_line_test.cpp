@@ -244,8 +244,9 @@ TEST(TorchrunLaunch, ANoteSaysHowToStartTheHosts) {
   (void)map_launch_line("torchrun --nnodes 2 --nproc_per_node 4 t.py", {}, draft);
   EXPECT_EQ(migration.notes,
             Words{"the job has 2 hosts, and launch.nproc counts the ranks of one: start the hosts "
-                  "with the command of the report, or name them in a file (a line each, "
-                  "name slots=4) with --set launch.hostfile=FILE; `sluice plan` needs --world 8"});
+                  "with the command of the report, or name each with its ranks in a "
+                  "file (lines of name slots=4) with --set launch.hostfile=FILE; `sluice plan` "
+                  "needs --world 8"});
 }
 
 TEST(PythonLaunch, StartsOneRank) {

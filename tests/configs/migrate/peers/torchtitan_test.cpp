@@ -300,8 +300,8 @@ TEST(Torchtitan, RefusesWithTheWholeMessage) {
       {"[parallelism]\npipeline_parallel_degree = 4\npipeline_parallel_schedule = "
        "\"Interleaved1F1B\"\npipeline_parallel_layers_per_stage = 2",
        "t.toml:4:1: parallelism.pipeline_parallel_layers_per_stage: 8 layers (embedding and head "
-       "counted) in pieces of 2 make 4 pieces, not two or more for each of 4 ranks, torchtitan "
-       "stops; change the number",
+       "counted) in pieces of 2 make 4 pieces; torchtitan needs the same number, two or more, for "
+       "each of 4 ranks; change the number",
        4},
       {"[optimizer]\nlr = -1.0",
        "t.toml:2:1: optimizer.lr: Sluice has no such value: optimizer.lr: '-1' is out of range, "
