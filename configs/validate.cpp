@@ -51,6 +51,7 @@ class Validator {
     check_rules(broken_parallel_rules(run_));
     check_rules(broken_matmul_rules(run_));
     check_data();
+    check_output();
     check_launch();
     problems_.throw_if_any();
   }
@@ -302,6 +303,15 @@ class Validator {
       }
       if (set.path.empty()) broken("data.valid_sets", in_quotes(set.name) + " names no path");
     }
+  }
+
+  void check_output() {
+    const std::string& mlflow = run_.output.mlflow;
+    if (mlflow.find(":/") == std::string::npos) return;
+    broken("output.mlflow", "'" + mlflow +
+                                "' is an address, and a run writes to a folder and talks to no "
+                                "server; name a folder, which `mlflow ui --backend-store-uri "
+                                "FOLDER` shows");
   }
 
   void check_launch() {

@@ -70,6 +70,15 @@ TEST_F(Validate, WorldIsTensorTimesPipelineTimesData) {
             "c.yaml (default): launch.nproc: world >= 1 does not hold: 0 >= 1");
 }
 
+TEST_F(Validate, MlflowHasAFolder) {
+  EXPECT_EQ(complaint(kData + "output: {mlflow: mlruns}\n", 1), "");
+  EXPECT_EQ(complaint(kData + "output: {mlflow: 'http://localhost:5000'}\n", 1),
+            "c.yaml:2:18: output.mlflow: 'http://localhost:5000' is an address, and a run writes "
+            "to a folder and talks to no server; name a folder, which `mlflow ui "
+            "--backend-store-uri FOLDER` shows");
+  EXPECT_NE(complaint(kData + "output: {mlflow: 'sqlite:///x.db'}\n", 1), "");
+}
+
 TEST_F(Validate, HeadsDivideHidden) {
   EXPECT_EQ(complaint(kData + "model: {hidden: 250, heads: 4}\n", 1),
             "c.yaml:2:29: model.heads: hidden must be a multiple of heads: 250 % 4 = 2");

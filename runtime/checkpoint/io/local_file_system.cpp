@@ -29,7 +29,7 @@ std::string_view remedy_for(int error) {
     case EACCES:
     case EPERM:
     case EROFS:
-      return "; name a folder you may write to (checkpoint.dir, -o)";
+      return "; give this user the right, or name another folder (checkpoint.dir, -o)";
     case EMFILE:
     case ENFILE:
       return "; raise the limit on open files (ulimit -n)";
