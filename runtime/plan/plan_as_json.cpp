@@ -48,8 +48,10 @@ Json phases_json(const StagePlan& plan) {
     Json& phase = json[std::string(name_of(static_cast<Phase>(p)))];
     for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
       const PhaseMemory& memory = nth(nth(plan.phases, tier), p);
-      phase[std::string(name_of(tier))] = {{"peak", memory.peak},
-                                           {"by_tag", tags_json(memory.by_tag)}};
+      const std::int64_t beside = plan.beside_program(tier);
+      Json tags = tags_json(memory.by_tag);
+      if (beside > 0) tags["step_program"] = beside;
+      phase[std::string(name_of(tier))] = {{"peak", memory.peak + beside}, {"by_tag", tags}};
     }
   }
   return json;

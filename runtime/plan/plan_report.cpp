@@ -25,14 +25,12 @@ std::string budget_words(const TierPlan& tier) {
          " TOO MUCH";
 }
 
-// One row per tag, one column per phase. Bytes that plan_memory() adds to the program's are a row.
+// One row per tag, one column per phase.
 std::string tier_table(const RunPlan& plan, Tier tier) {
   const TierPlan& memory = plan.memory.of(tier);
   if (memory.peak == 0 && memory.budget == 0) return "";
   const PhasePeaks& phases = nth(plan.phases, tier);
-  std::int64_t highest = 0;
-  for (const PhaseMemory& phase : phases) highest = std::max(highest, phase.peak);
-  const std::int64_t beside = memory.peak - highest;
+  const std::int64_t beside = plan.beside_program(tier);
   std::string text = line("%s: %s a rank, %s\n", std::string(name_of(tier)).c_str(),
                           format_bytes(memory.need()).c_str(), budget_words(memory).c_str());
   const auto row = [&](std::string_view name, auto bytes_of) {

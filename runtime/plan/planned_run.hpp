@@ -34,6 +34,12 @@ struct StagePlan {
   std::vector<std::string> unit_names;
 
   [[nodiscard]] std::int64_t peak(Tier tier) const { return memory.of(tier).peak; }
+  // Bytes that plan_memory() adds to the program's, in every phase.
+  [[nodiscard]] std::int64_t beside_program(Tier tier) const {
+    std::int64_t highest = 0;
+    for (const PhaseMemory& phase : nth(phases, tier)) highest = std::max(highest, phase.peak);
+    return peak(tier) - highest;
+  }
   [[nodiscard]] std::int64_t missing() const { return memory.missing(); }
 };
 

@@ -1,6 +1,8 @@
 // `sluice plan` as a user runs it: fields, exit codes, and machines that are not here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/cli/program.hpp"
 
 namespace sluice::testing {
@@ -54,6 +56,20 @@ TEST(Plan, JsonHasTheContract) {
   EXPECT_TRUE(json["suggestions"].is_array());
   EXPECT_EQ(json["rank_classes"][0]["ranks"], 2);
   EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
+}
+
+TEST(Plan, SomePhaseReachesTheTiersPeak) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const Planned planned = plan(scratch, "tiny.yaml --profile cpu --set offload.optimizer=host");
+  for (const char* tier : {"device", "host"}) {
+    std::int64_t highest = 0;
+    for (const nlohmann::json& phase : planned.json["by_phase"]) {
+      highest = std::max(highest, phase[tier]["peak"].get<std::int64_t>());
+    }
+    EXPECT_GT(highest, 0);
+    EXPECT_EQ(planned.json["tiers"][tier]["peak"], highest) << tier;
+  }
 }
 
 TEST(Plan, AgreesWithTheDryRunOfTraining) {
