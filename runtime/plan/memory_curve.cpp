@@ -96,7 +96,6 @@ MemoryCurve memory_curve(const Program& program, const std::vector<OpInterval>& 
     nth(now.by_tag, buffer.tag) += sign * buffer.bytes;
     if (!buffer.in_arena) now.total += sign * buffer.bytes;
   };
-  std::int64_t& in_workspace = nth(now.by_tag, Tag::kWorkspace);
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
     const bool computes = op.lane == Lane::kCompute;
@@ -104,12 +103,13 @@ MemoryCurve memory_curve(const Program& program, const std::vector<OpInterval>& 
     if (computes) now.at_s = std::max(now.at_s, timeline[i].begin);
     for (const BufferId b : op.dead_before) change(b, -1);
     for (const BufferId b : op.live) change(b, +1);
+    std::int64_t& tagged = nth(now.by_tag, tag_of_workspace(workspace));
     now.total += workspace;
-    in_workspace += workspace;
+    tagged += workspace;
     points.add(now);
     if (computes) now.at_s = std::max(now.at_s, timeline[i].end);
     now.total -= workspace;
-    in_workspace -= workspace;
+    tagged -= workspace;
     for (const BufferId b : op.dead_after) change(b, -1);
     if (workspace > 0 || !op.dead_after.empty()) points.add(now);
   }

@@ -85,7 +85,7 @@ PhasePeaks memory_by_phase(const Program& program, Tier tier) {
     if (!seen[p] || now_bytes + workspace > phases[p].peak) {
       seen[p] = true;
       phases[p] = {now_bytes + workspace, now};
-      nth(phases[p].by_tag, Tag::kWorkspace) += workspace;
+      nth(phases[p].by_tag, tag_of_workspace(workspace)) += workspace;
     }
     for (const BufferId b : op.dead_after) change(b, -1);
   }

@@ -58,6 +58,21 @@ TEST(Plan, JsonHasTheContract) {
   EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
 }
 
+// The weight products of a split backward read activations that were kept for both halves.
+TEST(Plan, TagsOfAPhaseAreNoMoreThanItsPeak) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const Planned planned = plan(scratch,
+                               "tiny.yaml --profile cpu --set parallel.pipeline=2 --set "
+                               "parallel.schedule=zero_bubble --set zero.stage=1 --set "
+                               "train.micro_batch=1");
+  for (const nlohmann::json& phase : planned.json["by_phase"]) {
+    std::int64_t sum = 0;
+    for (const nlohmann::json& bytes : phase["device"]["by_tag"]) sum += bytes.get<std::int64_t>();
+    EXPECT_LE(sum, phase["device"]["peak"].get<std::int64_t>()) << phase;
+  }
+}
+
 TEST(Plan, SomePhaseReachesTheTiersPeak) {
   const Scratch scratch;
   write_tiny(scratch);

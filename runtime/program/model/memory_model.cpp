@@ -61,7 +61,7 @@ MemoryReport add_up(const Program& program, Tier tier) {
       peak_slots = slots;
       report.peak_op = static_cast<OpId>(i);
       report.by_tag = now;
-      nth(report.by_tag, Tag::kWorkspace) += workspace;
+      nth(report.by_tag, tag_of_workspace(workspace)) += workspace;
     }
     for (const BufferId b : op.dead_after) change(b, -1);
   }

@@ -9,6 +9,12 @@ namespace sluice {
 
 using TagBytes = std::array<std::int64_t, kTagCount>;
 
+// The tag of an operation's workspace. A workspace below 0 takes off activations that a split
+// backward keeps for its weight products: both buffers count them at that operation.
+[[nodiscard]] inline Tag tag_of_workspace(std::int64_t bytes) {
+  return bytes < 0 ? Tag::kActivations : Tag::kWorkspace;
+}
+
 struct MemoryReport {
   std::int64_t persistent = 0;    // lives as long as the run
   std::int64_t arena = 0;         // slots, allocated once
