@@ -32,6 +32,14 @@ bool has_one_micro_batch(const RunConfig& run, int world) {
   return global == 0 || global == run.train.micro_batch * data_ranks(run.parallel, world);
 }
 
+// Empty: the store may be one.
+std::string why_no_folder(const std::string& mlflow) {
+  if (mlflow.find(":/") == std::string::npos) return "";
+  return "'" + mlflow +
+         "' is an address, and a run writes to a folder and talks to no server; name a folder, "
+         "which `mlflow ui --backend-store-uri FOLDER` shows";
+}
+
 class Validator {
  public:
   Validator(const LoadedConfig& config, int world, std::optional<int> gpus, Purpose purpose)
@@ -51,7 +59,9 @@ class Validator {
     check_rules(broken_parallel_rules(run_));
     check_rules(broken_matmul_rules(run_));
     check_data();
-    check_output();
+    if (const std::string why = why_no_folder(run_.output.mlflow); !why.empty()) {
+      broken("output.mlflow", why);
+    }
     check_launch();
     problems_.throw_if_any();
   }
@@ -303,15 +313,6 @@ class Validator {
       }
       if (set.path.empty()) broken("data.valid_sets", in_quotes(set.name) + " names no path");
     }
-  }
-
-  void check_output() {
-    const std::string& mlflow = run_.output.mlflow;
-    if (mlflow.find(":/") == std::string::npos) return;
-    broken("output.mlflow", "'" + mlflow +
-                                "' is an address, and a run writes to a folder and talks to no "
-                                "server; name a folder, which `mlflow ui --backend-store-uri "
-                                "FOLDER` shows");
   }
 
   void check_launch() {
