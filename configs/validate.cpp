@@ -32,7 +32,7 @@ bool has_one_micro_batch(const RunConfig& run, int world) {
   return global == 0 || global == run.train.micro_batch * data_ranks(run.parallel, world);
 }
 
-// Empty: the store may be one.
+// Why MLflow's store can be no folder; empty: it can.
 std::string why_no_folder(const std::string& mlflow) {
   if (mlflow.find(":/") == std::string::npos) return "";
   return "'" + mlflow +

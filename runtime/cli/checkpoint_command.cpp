@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "configs/reader.hpp"
@@ -175,11 +176,9 @@ int run_checkpoint_verify(const CheckpointCommand& command) {
     verified.push_back({path, verify(local_file_system(), path)});
     const VerifyReport& report = verified.back().report;
     sound = sound && report.sound();
-    text += path + ": " + std::to_string(report.files) +
-            (report.files == 1 ? " file, " : " files, ") + format_bytes(report.bytes) +
+    text += path + ": " + counted(report.files, "file") + ", " + format_bytes(report.bytes) +
             (report.sound() ? ": sound\n"
-                            : ": " + std::to_string(report.defects.size()) +
-                                  (report.defects.size() == 1 ? " defect\n" : " defects\n"));
+                            : ": " + counted(std::ssize(report.defects), "defect") + "\n");
     for (const Defect& defect : report.defects) text += "  " + defect.what + "\n";
   }
   print(command.json ? verify_json(verified) : text);

@@ -63,8 +63,7 @@ std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
   check_saving(config, command.resume, place, planned.memory);
   const auto from = check_resumed(config, command.resume, place, tokenizer);
   // Rank 0 now moves earlier checkpoints, whose folder other ranks have looked at.
-  const double looked = 1;
-  (void)world.all_gather_values({&looked, 1});
+  world.barrier();
   if (rank.rank != 0) return std::nullopt;
   std::optional<WriterLock> lock = lock_folders(config, command.resume);
   // The files of a finished run stay as they are: the resume finds nothing to do.

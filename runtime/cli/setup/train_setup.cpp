@@ -51,6 +51,11 @@ std::int64_t peak_of(const Planned& planned) {
 constexpr const char* kRunFiles[] = {"/config.yaml", "/plan.json"};
 constexpr const char* kWaiting = ".next";  // behind the name of a file that no rank has accepted
 
+void drop_run_files(const std::string& output_dir) {
+  std::error_code ignored;
+  for (const char* file : kRunFiles) std::filesystem::remove(output_dir + file + kWaiting, ignored);
+}
+
 }  // namespace
 
 Planned make_plan(const RunConfig& run, const RunPlace& place) {
@@ -106,15 +111,6 @@ void check_free_memory(const RunConfig& run, const RunPlace& place, const Planne
   }
   if (!text.empty()) throw BudgetError(text + advice(run, place));
 }
-
-namespace {
-
-void drop_run_files(const std::string& output_dir) {
-  std::error_code ignored;
-  for (const char* file : kRunFiles) std::filesystem::remove(output_dir + file + kWaiting, ignored);
-}
-
-}  // namespace
 
 void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned) {
   const std::string& dir = config.run.output.dir;

@@ -68,12 +68,6 @@ class Search {
   }
 
   void find_fastest() {
-    const auto before = [](const ParallelOptions& a, const ParallelOptions& b) {
-      const auto key = [](const ParallelOptions& p) {
-        return std::tuple(p.tensor, p.pipeline, p.virtual_stages, p.schedule);
-      };
-      return key(a) < key(b);
-    };
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const Candidate& a, const Candidate& b) {
                        return std::tie(a.floor_s, a.changes) < std::tie(b.floor_s, b.changes);
@@ -85,14 +79,15 @@ class Search {
     // The bounds of some meshes are far below their times. After kVain candidates in a row that are
     // not the fastest, the rest of a mesh comes last.
     constexpr int kVain = 8;
-    std::map<ParallelOptions, int, decltype(before)> vain(before);
+    std::map<std::tuple<int, int, int, PipelineSchedule>, int> vain;
     const std::size_t once = order.size();
     for (std::size_t i = 0; i < order.size(); ++i) {
       const Candidate& candidate = *order[i];
       if (limits_.below_s > 0 && candidate.floor_s >= kNear * limits_.below_s) continue;
       const auto most = static_cast<std::size_t>(limits_.most);
       if (found_.size() >= most && candidate.floor_s >= found_[most - 1].step_s) continue;
-      int& in_vain = vain[candidate.options.parallel];
+      const ParallelOptions& mesh = candidate.options.parallel;
+      int& in_vain = vain[{mesh.tensor, mesh.pipeline, mesh.virtual_stages, mesh.schedule}];
       if (i < once && in_vain >= kVain) {
         order.push_back(&candidate);
         continue;
@@ -129,12 +124,10 @@ class Search {
       Found plain{};
       if (!evaluate(*order[i], plain)) return;
       if (plain.device_fraction == 0) continue;
-      Candidate shared = with_device_fraction(plain);
-      if (limits_.allowed && !limits_.allowed(shared.options)) continue;
-      ++shared.changes;
-      further_.push_back(std::move(shared));
+      const Candidate* const shared = further(plain, with_device_fraction(plain));
+      if (shared == nullptr) continue;
       Found found{};
-      if (!evaluate(further_.back(), found)) return;
+      if (!evaluate(*shared, found)) return;
       if (found.missing > 0) {
         near_.push_back(found);
       } else {
