@@ -194,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Before anything was trained, and by the folder's name.
+// A disk that turns read-only after the start: each save says so, and the run trains to its end.
 TEST(ReadOnlyDirectory, IsSaidAndNothingIsLost) {
   const Scratch scratch;
   write_tiny(scratch);

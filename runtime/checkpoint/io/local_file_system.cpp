@@ -28,8 +28,9 @@ std::string_view remedy_for(int error) {
              "all), or name a folder on another disk (checkpoint.dir, -o)";
     case EACCES:
     case EPERM:
-    case EROFS:
       return "; give this user the right, or name another folder (checkpoint.dir, -o)";
+    case EROFS:
+      return "; name a folder you may write to (checkpoint.dir, -o)";
     case EMFILE:
     case ENFILE:
       return "; raise the limit on open files (ulimit -n)";
