@@ -18,10 +18,9 @@ class IdleKeys {
     evaluation();
     learning_rate();
     optimizer_keys();
-    loss_scale();
     optimizer_tier();
-    nvme();
     mesh();
+    keys_of_the_schema();
   }
 
  private:
@@ -48,12 +47,9 @@ class IdleKeys {
   }
 
   void evaluation() {
-    if (run_.train.eval_every == 0) return;
     const DataOptions& data = run_.data;
-    if (run_.train.eval_steps == 0) {
-      note("train.eval_every", "train.eval_steps: 0 means never");
-    } else if (data.valid.empty() && data.valid_sets.empty() && data.split.size() > 1 &&
-               data.split[1] == 0) {
+    if (run_.train.eval_every > 0 && run_.train.eval_steps > 0 && data.valid.empty() &&
+        data.valid_sets.empty() && data.split.size() > 1 && data.split[1] == 0) {
       note("train.eval_every",
            "there is nothing to evaluate on: data.valid is empty and the validation share of "
            "data.split is 0");
@@ -62,17 +58,8 @@ class IdleKeys {
 
   void learning_rate() {
     const ScheduleOptions& schedule = run_.schedule;
-    const double lr = run_.optimizer.lr;
-    if (schedule.type == ScheduleType::kConstant && schedule.min_lr.of(lr) > lr) {
-      note("schedule.min_lr", "schedule.type is constant");
-    }
     const std::int64_t steps = run_.train.steps;
     const std::int64_t warmup = schedule.warmup_of(steps);
-    if (warmup == 0) {
-      const std::string why = "schedule.warmup_steps is 0";
-      drop_changed("schedule.warmup", why);
-      drop_changed("schedule.warmup_min_lr", why);
-    }
     if (schedule.decay_steps.is_auto() && warmup > steps &&
         config_.overridden("schedule.warmup_steps", "train.steps")) {
       config_.notes.push_back(config_.place("schedule.warmup_steps") +
@@ -94,14 +81,6 @@ class IdleKeys {
     if (!keys.bias_correction) drop_changed("optimizer.bias_correction", why);
   }
 
-  void loss_scale() {
-    if (run_.loss_scale.fixed == 0) return;
-    for (const char* const name :
-         {"initial", "window", "first_window", "hysteresis", "consecutive_hysteresis", "min"}) {
-      drop_changed(std::string("loss_scale.") + name, "loss_scale.static is given");
-    }
-  }
-
   void optimizer_tier() {
     OffloadOptions& offload = run_.offload;
     if (offload.optimizer == Tier::kDevice) {
@@ -121,16 +100,6 @@ class IdleKeys {
     }
   }
 
-  void nvme() {
-    if (is_on_nvme(run_.offload)) return;
-    constexpr std::array<std::string_view, 5> kKeys{"offload.nvme_path", "offload.queue_depth",
-                                                    "offload.block_bytes", "offload.checksums",
-                                                    "offload.direct"};
-    for (const std::string_view key : kKeys) {
-      if (config_.given(key)) note(key, "nothing lives on nvme");
-    }
-  }
-
   void mesh() {
     ParallelOptions& mesh = run_.parallel;
     if (mesh.sequence && mesh.tensor == 1) {
@@ -141,6 +110,19 @@ class IdleKeys {
     if (mesh.schedule != PipelineSchedule::k1f1b) drop("parallel.schedule", why);
     if (mesh.virtual_stages > 1) drop("parallel.virtual_stages", why);
     if (!mesh.stage_layers.empty()) drop("parallel.stage_layers", why);
+  }
+
+  // All other keys, by the condition that the schema has for them. Their values stay: a search
+  // (plan --suggest) may plan a step in which they have an effect.
+  void keys_of_the_schema() {
+    const RunConfig plain;
+    for (const Section& section : schema()) {
+      for (const Key& key : section.keys) {
+        if (!key.has_effect || key.has_effect(run_) || !config_.given(key.path())) continue;
+        if (key.get(run_) != key.get(plain))
+          note(key.path(), "only where " + std::string(key.when));
+      }
+    }
   }
 
   LoadedConfig& config_;

@@ -174,9 +174,11 @@ std::string reference_markdown() {
       "section.key=value`\n"
       "overrides a file. A size is read with its unit (`24GiB`, `512MiB`), a count as `50k` or "
       "`1e9`,\n"
-      "a time as `30s`, `5m` or `2h`. Where a key has an effect under a condition only, it is\n"
-      "otherwise noted and ignored, or refused where the run would do something else than the key\n"
-      "says.\n\n"
+      "a time as `30s`, `5m` or `2h`. Where a key has an effect under a condition only, a\n"
+      "configuration in which it has none gets a note, or an error where the run would do "
+      "something\n"
+      "else than the key says. Conditions on the machine and on the number of ranks give no "
+      "note.\n\n"
       "`base: file.yaml` at the top: " +
       std::string(kBaseDoc) + "\n";
   for (const Section& section : schema()) {

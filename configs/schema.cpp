@@ -8,6 +8,8 @@ namespace sluice {
 namespace schema_table {
 namespace {
 
+bool is_16_bit(const RunConfig& run) { return run.train.dtype != DType::kFloat32; }
+
 Section train_section() {
   using O = TrainOptions;
   return SectionMaker("train", &RunConfig::train, "The training loop.")
@@ -24,7 +26,7 @@ Section train_section() {
            "Type in which 16-bit matrices are multiplied: their own, or on a CPU fp32; auto: on a "
            "CPU the faster of these, on a GPU their own. fp8: the linear layers of blocks multiply "
            "8-bit operands (docs/gpu.md); a CPU only computes with the same values, more slowly.")
-      .when("train.dtype is bf16 or fp16")
+      .when("train.dtype is bf16 or fp16", is_16_bit)
       .key("seed", &O::seed, count(0, std::numeric_limits<double>::infinity()),
            "Seed of initial weights, dropout and the order of samples.")
       .key("clip", &O::clip, number(kAtLeastZero),
@@ -53,7 +55,8 @@ Section train_section() {
            "parameters below it.")
       .example("[wte, h.0-3.*]")
       .key("eval_every", &O::eval_every, count(0), "Steps between evaluations; 0: only at the end.")
-      .when("train.eval_steps is above 0")
+      .when("train.eval_steps is above 0",
+            [](const RunConfig& run) { return run.train.eval_steps > 0; })
       .example("200")
       .key("eval_steps", &O::eval_steps, count(0), "Global batches of an evaluation; 0: none.")
       .key("log_every", &O::log_every, count(1), "Steps between progress lines.")
@@ -81,7 +84,8 @@ Section optimizer_section() {
           "decay", &O::decay, one_of({"matrices", "all"}),
           "Parameters that weight_decay applies to; all: vectors and biases too, as in a DeepSpeed "
           "run without parameter groups.")
-      .when("optimizer.weight_decay is above 0")
+      .when("optimizer.weight_decay is above 0",
+            [](const RunConfig& run) { return run.optimizer.weight_decay > 0; })
       .key("decoupled", &O::decoupled, boolean(),
            "Whether weight_decay shrinks the weights (AdamW); false: it is part of the gradient "
            "(Adam with L2 regularisation).")
@@ -91,6 +95,9 @@ Section optimizer_section() {
       .when("optimizer.type is adamw");
 }
 
+bool warms_up(const RunConfig& run) { return run.schedule.warmup_of(run.train.steps) > 0; }
+bool decays(const RunConfig& run) { return run.schedule.type != ScheduleType::kConstant; }
+
 Section schedule_section() {
   using O = ScheduleOptions;
   return SectionMaker("schedule", &RunConfig::schedule, "The learning rate over the steps.")
@@ -98,26 +105,27 @@ Section schedule_section() {
            "Shape after the warm-up; wsd: constant, then a final fall.")
       .key("warmup", &O::warmup, one_of({"linear", "log"}),
            "Shape of the warm-up at its step i of n: i / n, or log(i) / log(n).")
-      .when("schedule.warmup_steps is above 0")
+      .when("schedule.warmup_steps is above 0", warms_up)
       .key("warmup_steps", &O::warmup_steps, steps(),
            "Steps of the rise to lr, or their share of train.steps.")
       .example("5%")
       .key("warmup_min_lr", &O::warmup_min_lr, rate(),
            "Learning rate from which the warm-up rises, or its share of optimizer.lr.")
-      .when("schedule.warmup_steps is above 0")
+      .when("schedule.warmup_steps is above 0", warms_up)
       .example("1e-6")
       .key("min_lr", &O::min_lr, rate(),
            "Learning rate reached at decay_steps, or its share of optimizer.lr.")
-      .when("schedule.type is not constant")
+      .when("schedule.type is not constant", decays)
       .example("3e-5")
       .key("decay_steps", &O::decay_steps, steps().or_word("auto"),
            "Step at which min_lr is reached, or its share of train.steps; auto: train.steps.")
-      .when("schedule.type is not constant")
+      .when("schedule.type is not constant", decays)
       .example("90%")
       .key("wsd_decay", &O::wsd_decay, steps().or_word("auto"),
            "wsd: steps of the final fall, or their share of train.steps; auto: a tenth of "
            "decay_steps.")
-      .when("schedule.type is wsd")
+      .when("schedule.type is wsd",
+            [](const RunConfig& run) { return run.schedule.type == ScheduleType::kWsd; })
       .example("10%")
       .key("counting", &O::counting, one_of({"from_one", "from_zero", "deepspeed"}),
            "Number of the first step in the schedule: 1; 0, as in PyTorch and Hugging Face; or the "
@@ -162,29 +170,32 @@ Section parallel_section() {
 
 constexpr std::string_view kDynamicScale = "train.dtype is fp16 and loss_scale.static is none";
 
+bool is_fp16(const RunConfig& run) { return run.train.dtype == DType::kFloat16; }
+bool scales_dynamically(const RunConfig& run) { return is_fp16(run) && run.loss_scale.fixed == 0; }
+
 Section loss_scale_section() {
   using O = LossScaleOptions;
   return SectionMaker("loss_scale", &RunConfig::loss_scale, "Loss scaling; fp16 only.")
       .key("static", &O::fixed, number(kAtLeastZero).or_word("none"),
            "A scale that never changes; a step that overflows is skipped. none: a dynamic scale.")
-      .when("train.dtype is fp16")
+      .when("train.dtype is fp16", is_fp16)
       .example("1024")
       .key("initial", &O::initial, number(kAboveZero), "First scale.")
-      .when(kDynamicScale)
+      .when(kDynamicScale, scales_dynamically)
       .key("window", &O::window, count(1), "Steps without overflow before the scale doubles.")
-      .when(kDynamicScale)
+      .when(kDynamicScale, scales_dynamically)
       .key("first_window", &O::first_window, count(0).or_word("auto"),
            "The same for the first doubling after the start and after an overflow; auto: window. "
            "DeepSpeed's is window + 1.")
-      .when(kDynamicScale)
+      .when(kDynamicScale, scales_dynamically)
       .example("1001")
       .key("hysteresis", &O::hysteresis, count(1), "Overflows before the scale is halved.")
-      .when(kDynamicScale)
+      .when(kDynamicScale, scales_dynamically)
       .key("consecutive_hysteresis", &O::consecutive_hysteresis, boolean(),
            "Whether the overflows before a halving must be of consecutive steps.")
-      .when(kDynamicScale)
+      .when(kDynamicScale, scales_dynamically)
       .key("min", &O::min, number(kAboveZero), "Lowest scale.")
-      .when(kDynamicScale);
+      .when(kDynamicScale, scales_dynamically);
 }
 
 Section checkpoint_section() {

@@ -101,7 +101,9 @@ struct Key {
   std::string_view doc;
   std::function<Value(const RunConfig&)> get;
   std::function<void(RunConfig&, const Value&)> set;  // REQUIRES: a value that keeps to the rules
-  std::string_view when;     // the condition under which the key has an effect; empty: always
+  std::string_view when;  // the condition under which the key has an effect; empty: always
+  // Whether `when` holds. Empty: always, or the configuration alone does not tell.
+  std::function<bool(const RunConfig&)> has_effect;
   std::string_view example;  // a value as YAML; empty: one that follows from the rules
 
   [[nodiscard]] std::string path() const { return std::string(section) + "." + std::string(name); }

@@ -32,6 +32,8 @@ RecordMaker<ValidSet> valid_set_fields() {
       .required();
 }
 
+bool trains_on_conversations(const RunConfig& run) { return !run.data.sft.empty(); }
+
 }  // namespace
 
 Section data_section() {
@@ -66,10 +68,10 @@ Section data_section() {
       .key("train_on", &O::train_on, one_of({"assistant", "all", "last"}),
            "Which tokens of a conversation are learned: the assistant's answers, all, or the last "
            "answer.")
-      .when("data.sft is given")
+      .when("data.sft is given", trains_on_conversations)
       .key("truncate", &O::truncate, one_of({"error", "drop", "cut"}),
            "A conversation longer than model.seq ends the run, is left out, or is cut at its end.")
-      .when("data.sft is given")
+      .when("data.sft is given", trains_on_conversations)
       .key("valid", &O::valid, paths(),
            "Data to evaluate on, as train; empty: cut from the training data by split.")
       .when("train.eval_steps is above 0")
@@ -85,7 +87,8 @@ Section data_section() {
       .example("corpus/test")
       .key("split", &O::split, numbers(3, 1, kAtLeastZero),
            "Shares of training, validation and, if given, the test set; of any sum.")
-      .when("data.valid or data.test is empty")
+      .when("data.valid or data.test is empty",
+            [](const RunConfig& run) { return run.data.valid.empty() || run.data.test.empty(); })
       .key(
           "document_mask", &O::document_mask, boolean(),
           "Whether a row is a sequence of separate documents: positions restart in each, attention "

@@ -1,9 +1,24 @@
 // The sections on the model and on states: model, zero, offload and memory.
 #include <limits>
 
+#include "configs/offload_rules.hpp"
 #include "configs/schema_table.hpp"
 
 namespace sluice::schema_table {
+
+namespace {
+
+// The config.json of model.from may give rope_scaling.
+bool stretches(const RunConfig& run) {
+  return run.model.rope_scaling == RopeScaling::kLlama3 || !run.model.from.empty();
+}
+bool shards_weights(const RunConfig& run) { return run.zero.stage == 3; }
+bool has_offloaded_optimizer(const RunConfig& run) {
+  return run.offload.optimizer != Tier::kDevice;
+}
+bool uses_nvme(const RunConfig& run) { return is_on_nvme(run.offload); }
+
+}  // namespace
 
 Section model_section() {
   using O = ModelOptions;
@@ -56,16 +71,16 @@ Section model_section() {
       .when("model.type is not gpt2")
       .key("rope_factor", &O::rope_factor, number({.min = 1}),
            "llama3: what slow frequencies are divided by.")
-      .when("model.rope_scaling is llama3")
+      .when("model.rope_scaling is llama3", stretches)
       .key("rope_low_freq_factor", &O::rope_low_freq_factor, number(kAboveZero),
            "llama3: turns over rope_original_seq below which a frequency is slow.")
-      .when("model.rope_scaling is llama3")
+      .when("model.rope_scaling is llama3", stretches)
       .key("rope_high_freq_factor", &O::rope_high_freq_factor, number(kAboveZero),
            "llama3: turns over rope_original_seq above which a frequency is kept.")
-      .when("model.rope_scaling is llama3")
+      .when("model.rope_scaling is llama3", stretches)
       .key("rope_original_seq", &O::rope_original_seq, count(1),
            "llama3: tokens of a sample before the stretching.")
-      .when("model.rope_scaling is llama3")
+      .when("model.rope_scaling is llama3", stretches)
       .key("from", &O::from, path(),
            "A Hugging Face folder to start from: its config.json fills in the model's other keys; "
            "empty: fresh weights.")
@@ -80,11 +95,11 @@ Section zero_section() {
       .key("bucket_bytes", &O::bucket_bytes, bytes(1), "Gradient bytes of one reduction.")
       .key("prefetch_units", &O::prefetch_units, count(0),
            "Stage 3: units gathered ahead of the one that runs.")
-      .when("zero.stage is 3")
+      .when("zero.stage is 3", shards_weights)
       .example("2")
       .key("persist_below", &O::persist_below, count(0, std::numeric_limits<double>::infinity()),
            "Stage 3: groups of fewer elements stay gathered.")
-      .when("zero.stage is 3")
+      .when("zero.stage is 3", shards_weights)
       .example("100k")
       .key("reduce_every", &O::reduce_every, one_of({"micro_batch", "step"}),
            "When gradients cross the wire, and leave the device; step: stages 0 and 1, or layer "
@@ -113,7 +128,7 @@ Section offload_section() {
       .when("recompute.mode is full, or model.explicit_units is true")
       .key("nvme_path", &O::nvme_path, paths(),
            "Folders on the NVMe drives, over which blocks are striped; one run at a time in each.")
-      .when("a state lives on nvme")
+      .when("a state lives on nvme", uses_nvme)
       .example("[/nvme0/swap, /nvme1/swap]")
       .key("device_fraction", &O::device_fraction, number(kZeroToOne),
            "Share of an offloaded optimizer that stays on the device and is updated there.")
@@ -133,9 +148,9 @@ Section offload_section() {
           "and gradients are off the device, or on it with the optimizer of one data rank")
       .key("chunk_bytes", &O::chunk_bytes, bytes(kSmallestChunk, kLargestChunk),
            "Optimizer states pass through the host in chunks: bytes of each fp32 array of one.")
-      .when("offload.optimizer is host or nvme")
+      .when("offload.optimizer is host or nvme", has_offloaded_optimizer)
       .key("chunks", &O::chunks, count(1, 1024), "Chunks on the host at a time.")
-      .when("offload.optimizer is host or nvme")
+      .when("offload.optimizer is host or nvme", has_offloaded_optimizer)
       .key("speculate", &O::speculate, one_of({"never", "auto"}),
            "auto: an optimizer off the device is updated in part under the last backward, before "
            "the norm is known, while steps are not clipped; the same bits, up to twice the room, "
@@ -149,15 +164,15 @@ Section offload_section() {
       .key("direct", &O::direct, boolean(),
            "Whether a file system without O_DIRECT is refused; false: its page cache is used, "
            "whose memory no budget counts.")
-      .when("a state lives on nvme")
+      .when("a state lives on nvme", uses_nvme)
       .key("checksums", &O::checksums, boolean(),
            "Whether every block read from NVMe is compared with what was written.")
-      .when("a state lives on nvme")
+      .when("a state lives on nvme", uses_nvme)
       .key("queue_depth", &O::queue_depth, count(1, 4096), "NVMe transfers under way at a time.")
-      .when("a state lives on nvme")
+      .when("a state lives on nvme", uses_nvme)
       .key("block_bytes", &O::block_bytes, bytes(kSmallestBlock, kLargestBlock),
            "Largest NVMe transfer, and the stripe of several nvme_path.")
-      .when("a state lives on nvme");
+      .when("a state lives on nvme", uses_nvme);
 }
 
 Section memory_section() {

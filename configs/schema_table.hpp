@@ -178,6 +178,7 @@ class SectionMaker {
            from_value(value, run.*options.*field);
          },
          {},
+         {},
          {}});
     return *this;
   }
@@ -196,12 +197,15 @@ class SectionMaker {
            run.*options.*field = maker.read(value);
          },
          {},
+         {},
          {}});
     return *this;
   }
-  // The condition under which the last added key has an effect.
-  SectionMaker& when(std::string_view condition) {
+  // The condition under which the last added key has an effect, and whether it holds.
+  SectionMaker& when(std::string_view condition,
+                     std::function<bool(const RunConfig&)> has_effect = {}) {
     section_.keys.back().when = condition;
+    section_.keys.back().has_effect = std::move(has_effect);
     return *this;
   }
   // An example value of the last added key, for keys whose rules give none.

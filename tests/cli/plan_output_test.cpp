@@ -62,7 +62,8 @@ TEST_F(PlanOutput, ThePageHoldsThePlan) {
 TEST_F(PlanOutput, AKeyWithoutEffectIsNotedOnce) {
   scratch_.write("override.yaml", "base: tiny.yaml\ntrain: {eval_every: 5}\n");
   const std::string note =
-      "note: override.yaml:2:21: train.eval_every: no effect: train.eval_steps: 0 means never\n";
+      "note: override.yaml:2:21: train.eval_every: no effect: only where train.eval_steps is above "
+      "0\n";
   for (const char* command : {"plan override.yaml --profile cpu --json", "plan override.yaml",
                               "train override.yaml --dry-run", "train override.yaml"}) {
     const Finished finished = run(std::string(command) + " --set train.eval_steps=0");

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "configs/derived.hpp"
 #include "configs/schema.hpp"
-#include "tests/configs/scratch.hpp"
+#include "tests/configs/notes_of.hpp"
 
 namespace sluice::testing {
 namespace {
@@ -27,15 +27,6 @@ class Validate : public ::testing::Test {
       return error.what();
     }
     return "";
-  }
-  // The notes of a file that says `yaml` over base.yaml.
-  std::vector<std::string> notes(const std::string& yaml, const std::vector<std::string>& sets,
-                                 const std::string& base = kData) {
-    scratch_.write("base.yaml", base);
-    scratch_.write("c.yaml", "base: base.yaml\n" + yaml);
-    const LoadedConfig config = load_config("c.yaml", sets);
-    validate(config, 1);
-    return config.notes;
   }
 
   Scratch scratch_;
@@ -166,7 +157,7 @@ TEST_F(Validate, Zero) {
 TEST_F(Validate, WarmUpIsAShareOfWhatTheOverrideLeaves) {
   const std::string file = "train: {steps: 800}\nschedule: {type: cosine, warmup_steps: 5%}\n";
   EXPECT_EQ(complaint(kData + file, 1, {}, {"train.steps=20"}), "");
-  EXPECT_TRUE(notes(file, {"train.steps=20"}).empty());
+  EXPECT_TRUE(notes_of(file, {"train.steps=20"}).empty());
   ScheduleOptions schedule{.warmup_steps = StepCount::share_of_all(0.05)};
   EXPECT_EQ(schedule.warmup_steps.of(800), 40);
   EXPECT_EQ(schedule.warmup_steps.of(4), 1);
@@ -190,11 +181,12 @@ TEST_F(Validate, WarmUpIsAShareOfWhatTheOverrideLeaves) {
 // A number of steps in a file is the user's; a run cut short by an override ends in the rise.
 TEST_F(Validate, ARunThatAnOverrideCutsShortEndsInItsWarmUp) {
   const std::string file = "train: {steps: 800}\nschedule: {warmup_steps: 50}\n";
-  EXPECT_EQ(notes(file, {"train.steps=20"}),
+  EXPECT_EQ(notes_of(file, {"train.steps=20"}),
             std::vector<std::string>{
                 "c.yaml:3:26: schedule.warmup_steps: the run ends in its warm-up, after 20 of 50 "
                 "steps; a share such as 5% follows train.steps"});
-  EXPECT_EQ(notes("train: {steps: 20}\n", {}, kData + "schedule: {warmup_steps: 50}\n").size(), 1U);
+  EXPECT_EQ(notes_of("train: {steps: 20}\n", {}, kData + "schedule: {warmup_steps: 50}\n").size(),
+            1U);
   EXPECT_EQ(
       complaint(kData + "train: {steps: 20}\nschedule: {warmup_steps: 50}\n", 1).substr(0, 11),
       "c.yaml:3:26");
@@ -234,72 +226,6 @@ TEST_F(Validate, OnlyDeepSpeedsScheduleMayWarmUpLongerThanTheRun) {
   EXPECT_EQ(complaint(file + "from_zero}\n", 1),
             "c.yaml:3:26: schedule.warmup_steps: warmup_steps <= train.steps does not hold: 50 > "
             "20; a share such as 5% follows train.steps (c.yaml:2:16)");
-}
-
-TEST_F(Validate, KeysWithoutEffectAreNotes) {
-  EXPECT_EQ(notes("train: {eval_every: 5}\n", {"train.eval_steps=0"}),
-            std::vector<std::string>{"c.yaml:2:21: train.eval_every: no effect: train.eval_steps: "
-                                     "0 means never"});
-  EXPECT_EQ(
-      notes("data: {split: [1, 0]}\ntrain: {eval_every: 5}\n", {}),
-      std::vector<std::string>{"c.yaml:3:21: train.eval_every: no effect: there is nothing to "
-                               "evaluate on: data.valid is empty and the validation share of "
-                               "data.split is 0"});
-  EXPECT_EQ(notes("schedule: {min_lr: 1e-3}\n", {"schedule.type=constant"}),
-            std::vector<std::string>{
-                "c.yaml:2:20: schedule.min_lr: no effect: schedule.type is constant"});
-  EXPECT_EQ(notes("optimizer: {type: lion, decoupled: false, bias_correction: true}\n", {}),
-            std::vector<std::string>{
-                "c.yaml:2:36: optimizer.decoupled: no effect: optimizer.type is lion"});
-  EXPECT_EQ(notes("schedule: {warmup: log}\n", {}),
-            std::vector<std::string>{
-                "c.yaml:2:20: schedule.warmup: no effect: schedule.warmup_steps is 0"});
-  EXPECT_EQ(notes("loss_scale: {static: 1024, window: 7}\n", {}),
-            std::vector<std::string>{
-                "c.yaml:2:36: loss_scale.window: no effect: loss_scale.static is given"});
-  const std::string machine = kData + "offload: {nvme_path: /gone/drive, queue_depth: 8}\n";
-  EXPECT_EQ(notes("", {}, machine),
-            (std::vector<std::string>{
-                "base.yaml:2:22: offload.nvme_path: no effect: nothing lives on nvme",
-                "base.yaml:2:48: offload.queue_depth: no effect: nothing lives on nvme"}));
-}
-
-TEST_F(Validate, AnOptimizerReadsItsOwnKeys) {
-  const auto betas = [&](const std::string& optimizer) {
-    scratch_.write("c.yaml", kData + "optimizer: " + optimizer);
-    return load_config("c.yaml", {}).run.optimizer.betas;
-  };
-  using Betas = std::array<double, 2>;
-  EXPECT_EQ(betas("{type: adamw}\n"), (Betas{0.9, 0.95}));
-  EXPECT_EQ(betas("{type: lion}\n"), (Betas{0.9, 0.99}));
-  EXPECT_EQ(betas("{type: lion, betas: [0.8, 0.9]}\n"), (Betas{0.8, 0.9}));
-  EXPECT_EQ(notes("optimizer: {type: lion, eps: 1e-6, momentum: 0.5}\n", {}),
-            (std::vector<std::string>{
-                "c.yaml:2:30: optimizer.eps: no effect: optimizer.type is lion",
-                "c.yaml:2:46: optimizer.momentum: no effect: optimizer.type is lion"}));
-  EXPECT_EQ(
-      notes("optimizer: {type: sgd, betas: [0.5, 0.5], momentum: 0.5}\n", {}),
-      std::vector<std::string>{"c.yaml:2:31: optimizer.betas: no effect: optimizer.type is sgd"});
-}
-
-TEST_F(Validate, KeysWithoutEffectHaveTheirDefault) {
-  scratch_.write("c.yaml", kData);
-  const LoadedConfig config = load_config(
-      "c.yaml", {"offload.image=true", "offload.speculate=auto", "offload.device_fraction=0.5",
-                 "offload.host_fraction=0.5", "parallel.sequence=true", "parallel.schedule=gpipe",
-                 "parallel.virtual_stages=2", "parallel.stage_layers=[3]"});
-  EXPECT_EQ(config.notes.size(), 8U);
-  EXPECT_FALSE(config.given("offload.image"));
-  const OffloadOptions& offload = config.run.offload;
-  EXPECT_FALSE(offload.image);
-  EXPECT_EQ(offload.speculate, Speculation::kNever);
-  EXPECT_EQ(offload.device_fraction, 0);
-  EXPECT_EQ(offload.host_fraction, 0);
-  const ParallelOptions& mesh = config.run.parallel;
-  EXPECT_FALSE(mesh.sequence);
-  EXPECT_EQ(mesh.schedule, PipelineSchedule::k1f1b);
-  EXPECT_EQ(mesh.virtual_stages, 1);
-  EXPECT_TRUE(mesh.stage_layers.empty());
 }
 
 TEST_F(Validate, NcclNeedsAGpuForEachRank) {
