@@ -111,7 +111,7 @@ std::vector<std::int32_t> ChatEncoder::prompt(const Value& messages) const {
   return encode_chat(tokenizer_, {chat_template().render(messages, Value::none(), true), {}}).ids;
 }
 
-std::optional<std::int32_t> ChatEncoder::end_of_turn() const {
+std::optional<std::string> ChatEncoder::learned_end() const {
   const std::string answer = "answer";
   Conversation conversation;
   conversation.messages =
@@ -123,12 +123,19 @@ std::optional<std::int32_t> ChatEncoder::end_of_turn() const {
     const std::size_t at = learned.rfind(answer);
     if (at == learned.npos) return std::nullopt;
     const std::string_view behind = std::string_view(learned).substr(at + answer.size());
-    const std::string end(jinja::strip(behind, "", true, true));
-    const std::vector<std::int32_t> ids = encode_chat(tokenizer_, {end, {}}).ids;
-    return ids.size() == 1 ? std::optional(ids[0]) : std::nullopt;
+    return std::string(jinja::strip(behind, "", true, true));
   } catch (const jinja::RenderError&) {
     return std::nullopt;
   }
 }
+
+std::optional<std::int32_t> ChatEncoder::end_of_turn() const {
+  const std::optional<std::string> end = learned_end();
+  if (!end) return std::nullopt;
+  const std::vector<std::int32_t> ids = encode_chat(tokenizer_, {*end, {}}).ids;
+  return ids.size() == 1 ? std::optional(ids[0]) : std::nullopt;
+}
+
+bool ChatEncoder::ends_answers() const { return learned_end() != ""; }
 
 }  // namespace sluice

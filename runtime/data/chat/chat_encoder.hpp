@@ -39,6 +39,9 @@ class ChatEncoder {
   // What the template writes behind an answer, as <|im_end|>, if that is one token. Throws
   // ConfigError without a template.
   [[nodiscard]] std::optional<std::int32_t> end_of_turn() const;
+  // False if the template writes nothing but white space behind an answer: a model that learns such
+  // conversations does not learn to end its answers. Throws ConfigError without a template.
+  [[nodiscard]] bool ends_answers() const;
 
   [[nodiscard]] const Tokenizer& tokenizer() const { return tokenizer_; }
   // Encoders with equal fingerprints encode alike.
@@ -46,6 +49,9 @@ class ChatEncoder {
 
  private:
   [[nodiscard]] const ChatTemplate& chat_template() const;
+  // The learned text behind an answer, without white space around it; nullopt: the template refuses
+  // a question with an answer, or changes the answer.
+  [[nodiscard]] std::optional<std::string> learned_end() const;
 
   const Tokenizer& tokenizer_;
   const TrainOn train_on_;

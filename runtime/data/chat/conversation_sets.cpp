@@ -175,6 +175,12 @@ DataSets open_conversation_sets(const DataOptions& options, Caches caches,
   for (const ValidSet& set : options.valid_sets) {
     sets.valid_sets.push_back({set.name, opener.whole(set.path, "data.valid_sets")});
   }
+  if (encoder.has_template() && !encoder.ends_answers()) {
+    log_warning(
+        "chat template: no learned text follows an answer, so the model does not "
+        "learn to end its answers; write {{ eos_token }} behind an answer, within "
+        "{% generation %} if the template has such blocks");
+  }
   sets.complete = opener.complete();
   return sets;
 }

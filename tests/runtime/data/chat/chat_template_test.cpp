@@ -144,6 +144,24 @@ TEST(ChatTemplate, ATemplateElsewhereTakesTheTokensOfTheTokenizersFolder) {
   EXPECT_EQ(tokenizer->decode(encoder.encode(conversation_from(kTalk)).ids), "<s>aestbestcestdest");
 }
 
+TEST(ChatTemplate, WhiteSpaceAloneEndsNoAnswer) {
+  const TempFolder folder;
+  write_small_gpt2(folder / "model");
+  const auto tokenizer = make_tokenizer(folder / "model");
+  const auto ends_answers = [&](const std::string& answer) {
+    write_file(folder / "chat.jinja",
+               "{% for m in messages %}{% if m.role == 'user' %}Q: {{ m.content }}\n{% else %}" +
+                   answer + "\n{% endif %}{% endfor %}");
+    return ChatEncoder(*tokenizer, folder / "model", folder / "chat.jinja", TrainOn::kAssistant)
+        .ends_answers();
+  };
+  EXPECT_TRUE(ends_answers("{{ m.content }}{{ eos_token }}"));
+  EXPECT_TRUE(ends_answers("{{ m.content }} ###"));
+  EXPECT_FALSE(ends_answers("{{ m.content }}"));
+  EXPECT_FALSE(ends_answers("{% generation %}{{ m.content }}{% endgeneration %}{{ eos_token }}"));
+  EXPECT_TRUE(ends_answers("{% generation %}{{ m.content }}{{ eos_token }}{% endgeneration %}"));
+}
+
 TEST(ChatTemplate, TokensOfSpecialTokensMapAreTheTemplates) {
   const TempFolder folder;
   write_small_gpt2(folder / "model");
