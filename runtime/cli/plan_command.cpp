@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 #include <optional>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -72,25 +73,20 @@ RunFacts facts_of(const PlanCommand& command, const RunConfig& run, const PlanMa
   return facts;
 }
 
-// `said`: notes that standard error has; a plan that is read by itself has them too.
-void print_plan(const PlanCommand& command, const RunPlan& plan, const RunFacts& facts,
-                const std::vector<std::string>& said, const SearchResult* result,
-                const std::vector<FitRow>* rows) {
-  RunFacts whole = facts;
-  whole.notes.insert(whole.notes.end(), said.begin(), said.end());
-  if (!command.html.empty()) {
-    write_output_file(command.html, plan_html(plan, whole, result, rows));
-  }
-  std::string text;
-  if (command.json) {
-    text = report_json(plan, whole, result, rows);
-  } else {
-    text = report_text(plan, facts);
-    if (rows != nullptr) text += compare_text(*rows);
-    if (result != nullptr) text += suggestions_text(*result);
-  }
+void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
+}
+
+// `said`: notes that standard error has; a plan that is read by itself has them too.
+void print_whole(const PlanCommand& command, const RunPlan& plan, RunFacts facts,
+                 const std::vector<std::string>& said, const SearchResult* result,
+                 const std::vector<FitRow>* rows) {
+  facts.notes.insert(facts.notes.end(), said.begin(), said.end());
+  if (!command.html.empty()) {
+    write_output_file(command.html, plan_html(plan, facts, result, rows));
+  }
+  if (command.json) print(report_json(plan, facts, result, rows));
 }
 
 // On a GPU.
@@ -187,7 +183,6 @@ int run_plan(const PlanCommand& command) {
       plan.shape, planner.rates(planner.at_stage(question.options, plan.stage)),
       question.options.train.micro_batch * question.options.dp * question.options.model.seq,
       question.options.train.accumulation_order);
-  std::optional<SearchResult> result;
   const bool here = is_of_this_machine(command, place);
   if (here && ranks_here(config.run, place.local_ranks).count == 0) {
     facts.notes.push_back("launch.hostfile: memory and disks of its hosts are not checked here");
@@ -196,10 +191,6 @@ int run_plan(const PlanCommand& command) {
     facts.shortages = shortages(host_room(config.run), plan.node.peak, config.run, place);
   } else if (config.run.memory.host == 0 && has_state_on_host(config.run.offload)) {
     facts.notes.push_back("host memory is unlimited in this plan; give memory.host");
-  }
-  if (command.suggest) {
-    result = here ? search_this_host(planner, config.run, place)
-                  : search_plans(planner, config.run, question);
   }
   if (place.on_gpu) {
     facts.notes.push_back(describe_graphs(planner.at_stage(question.options, plan.stage), plan));
@@ -212,11 +203,26 @@ int run_plan(const PlanCommand& command) {
   const std::string share = describe_host_share(config.run.offload, plan.shape);
   if (!share.empty()) facts.notes.push_back(share);
   facts.notes.push_back(describe_saving(config, place));
-  std::optional<std::vector<FitRow>> rows;
-  if (command.compare) rows = compare(planner, question);
   progress.reset();
-  print_plan(command, plan, facts, config.notes, result ? &*result : nullptr,
-             rows ? &*rows : nullptr);
+  // A search may take minutes: a reader has the plan before it.
+  if (!command.json) print(report_text(plan, facts));
+  std::optional<std::vector<FitRow>> rows;
+  if (command.compare) {
+    progress.emplace(STDERR_FILENO, "planning every tier and stage");
+    rows = compare(planner, question);
+    progress.reset();
+    if (!command.json) print(compare_text(*rows));
+  }
+  std::optional<SearchResult> result;
+  if (command.suggest) {
+    progress.emplace(STDERR_FILENO, "searching faster settings");
+    result = here ? search_this_host(planner, config.run, place)
+                  : search_plans(planner, config.run, question);
+    progress.reset();
+    if (!command.json) print(suggestions_text(*result));
+  }
+  print_whole(command, plan, std::move(facts), config.notes, result ? &*result : nullptr,
+              rows ? &*rows : nullptr);
   return plan.fits() && facts.shortages.empty() ? 0 : kDoesNotFit;
 }
 
