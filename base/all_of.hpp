@@ -10,14 +10,15 @@
 
 namespace sluice {
 
-// Done when all are; the first error in the order given is the error.
+// The Ticket is done when all parts are done. wait() waits for every part, then throws the first
+// error in the order of `parts`.
 [[nodiscard]] Ticket all_of(std::vector<Ticket> parts);
 
-// Returns when all have completed or failed.
+// Waits for every part and ignores the errors.
 void wait_out(std::span<const Ticket> parts) noexcept;
 
-// All of issue(0) ... issue(count - 1). Where issue(i) throws, the operations issued before are
-// waited out first: the caller that catches the error may free their memory.
+// all_of() the Tickets of issue(0) ... issue(count - 1). If issue(i) throws, issue_all() waits for
+// the Tickets issued before and rethrows. The caller may then free the memory of the operations.
 template <class Issue>
 [[nodiscard]] Ticket issue_all(std::size_t count, const Issue& issue) {
   std::vector<Ticket> parts;

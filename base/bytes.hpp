@@ -20,7 +20,7 @@ inline constexpr std::int64_t kGiB = 1024 * kMiB;
 // "50k" = 50 000, "1.5M", "2B" (1e9), "1e9", "1_000", "12". nullopt as above.
 [[nodiscard]] std::optional<std::int64_t> parse_count(std::string_view text);
 
-// 1.3 GiB, 412 MiB, 96 B: three significant digits.
+// 1.30 GiB, 412 MiB, 96 B: three significant digits; four from 1000 to 1023 of a unit.
 [[nodiscard]] std::string format_bytes(std::int64_t bytes);
 // 19.9k, 3.41M, 812: three significant digits.
 [[nodiscard]] std::string format_count(double count);

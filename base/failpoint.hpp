@@ -1,5 +1,5 @@
-// Numbered failure injection. A failpoint is a named place in the code; what happens there is set
-// by SLUICE_FAILPOINTS (or arm_failpoints), e.g.
+// Fault injection. A failpoint is a named place in the code. SLUICE_FAILPOINTS (or
+// arm_failpoints()) arms failpoints with an action:
 //
 //   engine.step@3:rank=1:abort          the third time rank 1 passes engine.step, abort()
 //   comm.reduce_scatter@2:rank=0:hang   sleep for ever
@@ -9,9 +9,9 @@
 //   engine.step@2:exit=7                _exit(7)
 //   engine.step@4:kill                  raise(SIGKILL)
 //
-// Several are separated by ';'. Without @N it happens every time. The rank is that of the calling
-// thread (thread_rank.hpp). Disarmed, a failpoint costs one relaxed
-// atomic load. Thread-safe.
+// ';' separates entries. An entry counts its passes over all threads of the process; without @N the
+// action runs at every pass. The rank is that of the calling thread (thread_rank.hpp). If nothing
+// is armed, a failpoint costs one relaxed atomic load. Thread-safe.
 #pragma once
 
 #include <string_view>

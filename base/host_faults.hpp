@@ -5,12 +5,12 @@
 
 namespace sluice {
 
-// For EAGAIN of a thread or process that could not start: which limits there are, how full they
-// are, and what to do. One line, without a full stop.
+// For a thread or process that could not start (EAGAIN): the limits, their present use, and the
+// remedy. One line, without a full stop.
 [[nodiscard]] std::string process_limit_remedy();
 
-// Adds the remedy to a text with EAGAIN's words. By the text: libtorch and libgomp say no more than
-// the words of a thread that they could not start.
+// Appends process_limit_remedy() if `text` contains strerror(EAGAIN) and no remedy yet. The test is
+// on the text, because libtorch and libgomp report a failed thread start by that message alone.
 [[nodiscard]] std::string with_remedy(std::string text);
 
 // Throws Error where 127.0.0.1 cannot be reached because the loopback interface is down: the

@@ -11,7 +11,8 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 using LogSink = std::function<void(LogLevel, std::string_view)>;
 
-// Replaces the sink; an empty function restores stderr. Not to be called while others log.
+// Replaces the sink; an empty function restores stderr. When set_log_sink() returns, the old sink
+// is not running. A sink must not log or replace the sink: it runs under the log's lock.
 void set_log_sink(LogSink sink);
 void log_line(LogLevel level, std::string_view line);
 

@@ -1,5 +1,5 @@
-// The lines that this process logged to standard error because no sink was installed (log.hpp): a
-// launcher's own. Its ranks' terminal leaves them out.
+// The lines that this process logged to standard error because no sink was installed (log.hpp). A
+// launcher leaves the same lines out of its ranks' output on the terminal.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// The first few hundred. Thread-safe.
+// The first 500 lines. Thread-safe.
 [[nodiscard]] std::vector<std::string> plain_lines();
 
 }  // namespace sluice

@@ -1,13 +1,13 @@
-// Which rank the calling thread works for. A process is one rank (RANK of its environment) unless
-// several ranks are its threads (launch.backend: local): then each of these says so itself. Threads
-// that a rank starts do not inherit it: they go by the environment. Thread-safe.
+// The rank that the calling thread works for. A process is one rank (RANK of its environment). With
+// launch.backend: local, ranks are threads of one process, and each rank's thread declares its rank
+// (ThreadRank). Threads that a rank starts do not inherit the declaration. Thread-safe.
 #pragma once
 
 namespace sluice {
 
-// That of the innermost ThreadRank of this thread; else RANK of the environment; else 0.
+// The rank of this thread's innermost ThreadRank; else RANK of the environment; else 0.
 [[nodiscard]] int thread_rank();
-// The same with a given rank for threads that did not say.
+// The rank of this thread's innermost ThreadRank; else `process_rank`.
 [[nodiscard]] int thread_rank_or(int process_rank);
 
 // From here to the end of the scope this thread works for `rank`.

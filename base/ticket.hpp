@@ -1,8 +1,8 @@
 // Completion of one asynchronous operation. A value; copies share the operation.
 //
-// wait() makes what the caller does next come after the operation: for host memory the calling
-// thread waits, for CUDA memory the thread's current stream does (the host runs on). It throws the
-// error the operation ended with, every time it is called. A default-made Ticket is done.
+// wait() orders later work of the caller after the operation. For host memory the calling thread
+// blocks. For CUDA memory the thread's current stream waits and the host does not block. Every call
+// of wait() throws the error of a failed operation. A default-constructed Ticket is done.
 // Thread-safe.
 #pragma once
 

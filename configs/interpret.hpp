@@ -19,7 +19,7 @@ struct GivenValue {
 // By "section.key"; a later document's value replaces an earlier one's.
 using GivenValues = std::map<std::string, GivenValue, std::less<>>;
 
-// The parts of places in messages and origins.
+// Where a document comes from. Makes the places in messages and origins.
 struct DocumentSource {
   bool is_set = false;
   std::string text;  // the file's path, or the --set argument
@@ -28,12 +28,12 @@ struct DocumentSource {
   [[nodiscard]] std::string place(const YamlNode& node) const;
 };
 
-// The `base:` of a document: its node and its interpolated text. nullopt if absent, or if it is a
-// mistake (which is added to `problems`).
+// The `base:` line of a document.
 struct BaseReference {
-  std::string path;
-  std::string place;
+  std::string path;   // after interpolation; relative to the document's folder
+  std::string place;  // of the value, for messages
 };
+// nullopt if the document has no `base:`, or if the value is a mistake, which goes to `problems`.
 [[nodiscard]] std::optional<BaseReference> find_base(const DocumentSource& source,
                                                      const YamlNode& root, Problems& problems);
 

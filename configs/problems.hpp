@@ -34,7 +34,7 @@ class Problems {
   }
 
  private:
-  static constexpr std::size_t kMostLines = 100;  // more is not a configuration with mistakes
+  static constexpr std::size_t kMostLines = 100;  // a file with more is no configuration
 
   std::vector<std::string> lines_;
 };

@@ -8,11 +8,13 @@
 
 namespace sluice {
 
-// What a configuration is checked for. A dry run and a plan open no data, so they accept a
-// configuration that names none. A plan may be of another machine: it does not look for the folders
-// of offload.nvme_path. A migration may not know the sizes of its model yet: it applies no rule
-// that compares with them.
-enum class Purpose { kTrain, kDryRun, kPlan, kPlanWithoutModel };
+// The use of a configuration, which decides the rules that apply.
+enum class Purpose {
+  kTrain,             // all rules
+  kDryRun,            // opens no data, so the configuration need not name any
+  kPlan,              // as kDryRun; may be for another machine: ignores folders of nvme_path
+  kPlanWithoutModel,  // as kPlan, for a migration; no rule that compares with sizes of the model
+};
 
 // `world` is the number of ranks of the whole job, `gpus` that of this host's GPUs where it is
 // known. Throws one ConfigError with a line per broken rule: the place of the key most to blame,

@@ -69,7 +69,7 @@ class HostPool {
   [[nodiscard]] HostBlock reserve(const std::string& tag, std::int64_t bytes);
 
   [[nodiscard]] std::int64_t used_bytes() const;
-  // Of these the bytes whose pages have another source than the pool's.
+  // The part of used_bytes() whose pages come from another source than the pool's own.
   [[nodiscard]] std::int64_t other_source_bytes() const;
   [[nodiscard]] std::int64_t peak_bytes() const;
 

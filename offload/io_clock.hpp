@@ -1,3 +1,4 @@
+// Monotonic time in nanoseconds, for durations and timeouts. Thread-safe.
 #pragma once
 
 #include <chrono>

@@ -8,7 +8,8 @@
 //
 // Only the IO thread touches requests, transfers and the backend. Only the IoInbox is shared. After
 // the first error no transfer starts, transfers in flight are awaited, and all requests fail with
-// that error.
+// that error. After a stall or an error of the backend, transfers in flight are abandoned instead:
+// the kernel may still write to their memory.
 #pragma once
 
 #include <cstddef>

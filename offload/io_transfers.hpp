@@ -45,6 +45,7 @@ class IoTransfers {
   [[nodiscard]] bool has_free_slot() const { return !free_.empty(); }
 
   void start(IoRequest& request);  // the transfer at its cursor; REQUIRES: a free slot
+  // Hashes the submitted writes while the device works on them.
   void hash_submitted();
   // Waits for completions, but only if `may_sleep`. The result is valid until the next call.
   [[nodiscard]] std::span<const IoCompletion> wait(bool may_sleep);

@@ -27,8 +27,9 @@
 // kIoAlignment, the range begins at a multiple of grain_bytes(), and the range ends at a multiple
 // of grain_bytes() or at the padded end of the extent.
 //
-// Threads: any thread may call read, write, failed and stats. One thread calls open and
-// close. Sizes and offsets are bytes. ZeRO-Infinity, section 6 (infinity offload engine).
+// Threads: while the store is open, any thread may call read, write, drain, failed and stats. One
+// thread makes all other calls. Sizes and offsets are bytes. ZeRO-Infinity, section 6 (infinity
+// offload engine).
 #pragma once
 
 #include <array>
@@ -116,8 +117,8 @@ class NvmeStore {
   // that must be equal in a run that adopts the image. REQUIRES: declaring; called once.
   void add_image(std::vector<ImagePair> places, const std::string& layout);
   // Locks the directories, as open() does, and reads the files of this rank without changing them.
-  // Throws IoError if another run uses a directory (names the run). REQUIRES: declaring; called
-  // once.
+  // Throws BudgetError if the extents exceed capacity_bytes, and IoError if another run uses a
+  // directory (names the run). REQUIRES: declaring; called once.
   [[nodiscard]] FoundImage find_image();
   // Removes the found image, which will not be adopted. All ranks call this before any rank calls
   // open(), so that open() counts the space as free. REQUIRES: find_image() has returned on all
@@ -132,12 +133,13 @@ class NvmeStore {
   // to this place and of the previous commit are done; no write to this place until the new Ticket
   // is done.
   [[nodiscard]] Ticket commit_image(std::int64_t step, int place, std::string state);
-  // Voids all commits: no run can resume from the image until the next commit. Blocks.
+  // Voids all commits: no run can resume from the image until the next commit. Blocks. REQUIRES:
+  // the Ticket of the previous commit is done (both use the record's memory).
   void withdraw_image();
   // Marks the image as no longer needed: close() removes the files.
   void end_image();
 
-  // Waits for all requests so far. Throws the store's error.
+  // Waits until no request is outstanding. Throws the store's error.
   void drain();
   // Waits for all requests, removes the files and releases the locks. The files of an image that
   // was committed and not ended stay. Throws the store's error after the clean-up. A second call
@@ -151,7 +153,7 @@ class NvmeStore {
   [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> bytes_by_tag() const;
   [[nodiscard]] bool failed() const;
   [[nodiscard]] NvmeStats stats() const;
-  [[nodiscard]] std::string description() const;  // "io_uring, O_DIRECT, 2 paths, 1 MiB x 32"
+  [[nodiscard]] std::string description() const;  // "io_uring, O_DIRECT, 2 paths, 1.00 MiB x 32"
 
  private:
   struct Impl;

@@ -30,10 +30,11 @@ struct OffloadOptions {
   Tier gradients = Tier::kDevice;
   Tier activations = Tier::kDevice;
   std::vector<std::string> nvme_path;
-  double device_fraction = 0.0;          // share of an offloaded state that stays on the device
-  double host_fraction = 0.0;            // with the optimizer on NVMe: share of it on the host
+  double device_fraction = 0.0;          // share of the optimizer's states that stays on the device
+  double host_fraction = 0.0;            // optimizer on NVMe: share of its states on the host
   DType states_dtype = DType::kFloat32;  // dtype of the optimizer's moments on every tier
-  // dtype of gradient shards off-device: fp32, or bf16 rounded to nearest even.
+  // dtype of off-device gradient shards and, with one data-parallel rank, of the blocks' gradients
+  // on the device: fp32, or bf16 rounded to nearest even.
   DType gradients_dtype = DType::kFloat32;
   // Optimizer states pass through the host in chunks. chunk_bytes: size of one fp32 array of a
   // chunk. chunks: chunks on the host at the same time.

@@ -45,8 +45,8 @@ struct MeshGroup {
   GroupKind kind = GroupKind::kCollective;
 };
 
-// Makes one group. Collective over its ranks. Returns when all members have joined. A group of one
-// rank needs memory of the others' kind.
+// Makes one group. Collective over the group's ranks. Returns when all members have joined. A group
+// of one rank must accept the same kind of memory (host or device) as the larger groups.
 using CommFactory = std::function<std::unique_ptr<Communicator>(const MeshGroup& group)>;
 
 // Movable. The destructor ends the owned groups in reverse order, the world last. During stack

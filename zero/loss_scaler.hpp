@@ -33,7 +33,7 @@ class LossScaler {
 
   [[nodiscard]] double scale() const { return state_.scale; }
   [[nodiscard]] const LossScaleState& state() const { return state_; }
-  // No effect on a static scale, and with a state that is not of a dynamic scale.
+  // No effect if this scale is static, or if `state` is that of a static scale (lives 0).
   void restore(const LossScaleState& state);
 
   // Called after each step. Returns false if the step overflowed at the lowest dynamic scale.
@@ -41,7 +41,7 @@ class LossScaler {
 
  private:
   [[nodiscard]] bool is_static() const { return options_.fixed > 0; }
-  // Of state_.good_steps, at the start and after an overflow.
+  // The value of state_.good_steps at the start and after an overflow.
   [[nodiscard]] std::int64_t before_first() const;
 
   LossScaleOptions options_;

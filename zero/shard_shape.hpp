@@ -30,9 +30,10 @@ struct GroupShape {
   // The group's backward writes gradients to an fp32 slot. They are rounded from there to
   // Placement::gradients_dtype once they are complete. Only where may_round_gradients().
   bool rounds_gradients = false;
-  // Above 0: the gradients that an update reads (lasting_gradient_elems()) exist from the operation
-  // that opens or rounds them to the group's update or the last update of the step, in so many
-  // bytes of the device's allocator, which activations had before. Only where may_pass_gradients().
+  // Above 0: passing gradients, in this many bytes of the device's allocator, which activations
+  // have left. The gradients that an update reads (lasting_gradient_elems()) exist from the
+  // operation that opens or rounds them to the group's update or the last update of the step. Only
+  // where may_pass_gradients().
   std::int64_t passing_gradient_bytes = 0;
 };
 
@@ -155,8 +156,8 @@ struct ShardShape {
          shape.placement.optimizer == Tier::kDevice;
 }
 
-// False: every rank has all parameters of the group where they are updated. In stage 0, and a
-// resident group of a rank alone.
+// False in stage 0 and for a resident group of a single rank: updates write the full parameters in
+// place, so no gather follows.
 [[nodiscard]] constexpr bool is_gathered(const ShardShape& shape, int g) {
   return shape.stage > 0 && (shape.dp > 1 || !nth(shape.groups, g).resident);
 }
@@ -219,8 +220,8 @@ void share_states(ShardShape& shape, double host_fraction);
   const auto moved = static_cast<double>(rule_of(shape.optimizer).moved_bytes(moments));
   return elems * (moved / static_cast<double>(rule_of(OptimizerType::kAdamW).moved_bytes()));
 }
-// Time of an update on the host whose new states go to other memory, over one in place: 1.1 to 1.35
-// on an EPYC, by the number of cores.
+// Time of a host update that writes the new states to other memory, relative to an update in place.
+// Measured on an EPYC: 1.1 to 1.35, depending on the number of cores.
 inline constexpr double kUpdateElsewhere = 1.25;
 // The group's bf16 parameters on `tier`, the device or the host, are the high part of its master
 // weights, whose low 16 bits (StateArray::kRemainder) are all that is kept beside them. Not with an
@@ -237,8 +238,9 @@ inline constexpr double kUpdateElsewhere = 1.25;
 [[nodiscard]] constexpr bool keeps_remainders(const ShardShape& shape, int g) {
   return splits_master(shape, g, Tier::kHost) && shape.placement.optimizer != Tier::kDevice;
 }
-// Bytes beside the parameters of optimizer states on the device, per element. REQUIRES: the group's
-// parameters are on the device. In fp32 they are the master weights, in bf16 a half of them.
+// Bytes per element of optimizer states on the device, without the parameters. fp32 parameters are
+// the master weights; bf16 parameters beside remainders are their high half. REQUIRES: the group's
+// parameters are on the device.
 [[nodiscard]] inline std::int64_t device_state_bytes(const ShardShape& shape, int g) {
   if (shape.dtype == DType::kFloat32) return state_bytes_of_element(shape) - 4;
   return state_bytes_of_element(shape) - (keeps_device_remainders(shape, g) ? 2 : 0);
@@ -251,9 +253,10 @@ inline constexpr double kUpdateElsewhere = 1.25;
 [[nodiscard]] constexpr bool has_second_params(const ShardShape& shape, int g) {
   return shape.placement.optimizer == Tier::kNvme && parameter_tier(shape, g) == Tier::kNvme;
 }
-// A speculative update writes the group's new 16-bit parameters to the device in place: the step
-// has used them for the last time. If the step is thrown away they are made again from the master
-// weights. Not where the step's own copies to the device would wait behind these.
+// A speculative update writes the group's new 16-bit parameters to the device in place, because the
+// step has used the old ones for the last time. If the step is discarded, the old parameters are
+// computed again from the master weights. Not with activations off-device: their copies to the
+// device would wait behind these copies.
 [[nodiscard]] constexpr bool replaces_params_early(const ShardShape& shape, int g) {
   const Placement& p = shape.placement;
   return p.optimizer != Tier::kDevice && p.parameters == Tier::kDevice &&
@@ -274,8 +277,8 @@ inline constexpr double kUpdateElsewhere = 1.25;
          parameter_tier(shape, g) == optimizer_tier(shape, g);
 }
 // Whether updates of the group may begin before the norm is known (Placement::speculate). fp32
-// parameters on the host are read in whole shards, so they have no second place. Beside states on
-// NVMe those on the host wait for the norm: early updates are for the disk to have less to do then.
+// parameters on the host are read in whole shards, so they have no second place. With states on
+// NVMe, states on the host wait for the norm: early updates only serve to move disk traffic ahead.
 [[nodiscard]] constexpr bool may_speculate(const ShardShape& shape, int g) {
   return shape.placement.optimizer != Tier::kDevice && !is_frozen(shape, g) &&
          !nth(shape.groups, g).states_on_host &&

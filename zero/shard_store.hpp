@@ -27,7 +27,7 @@
 
 namespace sluice {
 
-// The place, of a chunk's two, that a read or write uses.
+// Which of a chunk's two places a read or write uses.
 enum class At { kCurrent, kOther };
 
 struct ShardStoreOptions {
@@ -70,15 +70,17 @@ class ShardStore {
                             At at = At::kCurrent);
   [[nodiscard]] Ticket write(RowId id, std::int64_t begin, std::int64_t elems, const void* from,
                              At at = At::kCurrent);
-  // Blocking access in fp32 on either tier, with a few MiB of memory. put() rounds to nearest.
-  // Of remainders, put() takes those of master weights, and get() adds them to `values`: weights.
+  // Blocking access in fp32 on either tier, with a few MiB of memory. put() rounds to nearest. On
+  // NVMe with an image, put() also withdraws the image (NvmeStore::withdraw_image).
+  // Remainders: put() takes master weights and stores their remainders. get() turns the bf16
+  // weights in `values` into master weights.
   void get(RowId id, std::int64_t begin, std::span<float> values);
   void put(RowId id, std::int64_t begin, std::span<const float> values);
 
   void swap_places();
-  // Of the chunk that begins at element `begin` of the group's states on the host.
+  // Swaps the places of the chunk that begins at element `begin` of the group's states on the host.
   void swap_place(int group, std::int64_t begin);
-  // On NVMe.
+  // Bytes of all second places on NVMe, in whole pages.
   [[nodiscard]] std::int64_t second_place_bytes() const;
 
   // --- an image (offload/nvme_image.hpp) ---

@@ -8,9 +8,9 @@
 //   block    one allocation on the device or on the host: rows of one tag and dtype lie in it one
 //            after another. On NVMe every row has extents of its own: one for each place.
 //
-// A row of a group holds elements [first, first + elems) of the rank's owned elements
-// (owned_elems). Full parameters and full gradients hold the whole group. The group's partition
-// plan maps owned elements to whole parameters (zero/partition_plan.hpp).
+// A row of states holds elements [first, first + elems) of the rank's owned elements (owned_elems).
+// Full parameters and full gradients hold the whole group, shards hold shard_elems. The group's
+// partition plan maps owned elements to whole parameters (zero/partition_plan.hpp).
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ enum class StateArray {
   kParameterShard,  // other groups: owned elements, on any tier; none if rounds_master
   kState,           // master weights or a moment (StateRow::state), on any tier
   kRemainder,       // low 16 bits of master weights, on any tier (splits_master)
-  kFullGradients,   // stages 0 and 1
-  kGradientShard,   // reduced gradients of owned elements, one per stream
+  kFullGradients,   // all elements, if keeps_full_gradients()
+  kGradientShard,   // reduced or rounded gradients of the rank's shard, one row per stream
   // Of the rank.
   kConstants,       // tables that units share
   kLibraries,       // workspaces of libraries
@@ -58,8 +58,8 @@ struct StateRow {
   std::int64_t first = 0;
   std::int64_t element_bytes = 4;
   // Off-device, elements [second_first, second_first + second_elems) of the row have a second
-  // place; chunks take turns between the two (runtime/program/write/update_flow.hpp), except chunks
-  // of parameters on the host: the first place is always the current one. On the host the second
+  // place. Chunks alternate between the two places (runtime/program/write/update_flow.hpp). For
+  // chunks of parameters on the host the first place is always current. On the host the second
   // place follows the row in its block.
   std::int64_t second_first = 0;
   std::int64_t second_elems = 0;

@@ -1,9 +1,9 @@
-// A file whose lock (flock) is held for as long as somebody is at work. The lock is of the open
-// descriptor and ends with it, so after SIGKILL nothing blocks: not the file, only the lock counts.
-// Programs that the holder starts do not inherit it (O_CLOEXEC).
+// A file whose lock (flock) a process holds while it works. The kernel releases the lock with the
+// open descriptor, so the lock never outlives its process, even after SIGKILL. A file without a
+// lock blocks nobody. Programs that the holder starts do not inherit the lock (O_CLOEXEC).
 //
-// On network file systems that pass flock on (NFS, Lustre with -o flock) it holds between hosts.
-// An object is of one thread at a time; two objects exclude each other within a process as well.
+// On network file systems that forward flock (NFS, Lustre with -o flock) the lock excludes other
+// hosts. Two objects exclude each other within a process too. One thread at a time uses an object.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// What the file says, for whoever is refused.
+// The text of the file, for the message of a process that does not get the lock.
 struct LockHolder {
   std::string work = "?", pid = "?", host = "?";
 };
@@ -37,7 +37,7 @@ class LockFile {
 
 // "?" where the file does not say.
 [[nodiscard]] LockHolder read_lock_holder(const std::string& path);
-// Whether somebody holds it at this moment. False where there is no such file, or none can tell.
+// True if a process holds the lock now. False if the file does not exist or cannot be tested.
 [[nodiscard]] bool is_locked(const std::string& path);
 
 }  // namespace sluice

@@ -59,7 +59,8 @@ class MappedFile {
   MappedPages pages_;
 };
 
-// Takes the pages of mapped bytes out of this process's memory. The page cache keeps them.
+// Removes the pages of a file mapping from this process's resident memory. The page cache keeps
+// the pages. REQUIRES: `mapped` lies in a MappedFile or in shared(); private pages would be lost.
 void let_go(std::span<const std::byte> mapped);
 
 }  // namespace sluice

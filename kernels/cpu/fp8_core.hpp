@@ -64,8 +64,8 @@ SLUICE_BODY int scale_exponent(uint32_t amax) {
   return k < kMost ? k : kMost;
 }
 
-// 2^k, or NaN where amax is not finite: then every value and so every product is NaN, and the step
-// is found not to be finite.
+// 2^k, or NaN if amax is not finite. Every value and every product is then NaN, and the step's
+// check for non-finite numbers reports it.
 template <class Format>
 SLUICE_BODY float scale_of(uint32_t amax) {
   return amax < kInfinity ? power_of_two(scale_exponent<Format>(amax)) : float_of(0x7fc00000U);

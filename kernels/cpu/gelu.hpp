@@ -14,8 +14,8 @@ namespace sluice {
 // tanh form: y = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3).
 void gelu_forward(std::span<float> y, std::span<const float> x);
 void gelu_forward(void* y, const void* x, DType dtype, std::int64_t n);
-// dx = dy * gelu'(x). Needs only the input of the forward. With `y` also the bits of gelu_forward
-// go there; y may be dy, and must not be dx.
+// dx = dy * gelu'(x). Needs only the input of the forward. Unless `y` is null, also writes the
+// output of gelu_forward to `y`, bit for bit. y may be dy and must not be dx.
 void gelu_backward(std::span<float> dx, std::span<const float> x, std::span<const float> dy);
 void gelu_backward(void* dx, const void* x, const void* dy, DType dtype, std::int64_t n,
                    void* y = nullptr);
@@ -37,8 +37,8 @@ struct GateUp {
 };
 // y: [rows, width] of dtype; must not overlap gate_up.
 void swiglu_forward(void* y, const GateUp& gate_up);
-// Replaces gate_up by its gradient. dy: [rows, width] of dtype. With `y` also the bits of
-// swiglu_forward go there; y may be dy.
+// Replaces gate_up by its gradient. dy: [rows, width] of dtype. Unless `y` is null, also writes the
+// output of swiglu_forward to `y`, bit for bit. y may be dy.
 void swiglu_backward(const GateUp& gate_up, const void* dy, void* y = nullptr);
 
 }  // namespace sluice

@@ -23,7 +23,7 @@ namespace sluice {
 [[nodiscard]] std::uint64_t hash_stream(std::span<const std::uint64_t> parts);
 
 // out[k] = mean + std * z, where z is the normal value of element first_element + k (Box-Muller in
-// double, rounded once). |z| < 6.77. REQUIRES: first_element >= 0.
+// double, rounded once). |z| <= sqrt(64 ln 2) < 6.67. REQUIRES: first_element >= 0.
 void fill_normal(std::span<float> out, std::uint64_t seed, std::uint64_t stream,
                  std::int64_t first_element, float mean, float std);
 

@@ -11,9 +11,9 @@ namespace sluice {
 inline constexpr std::int64_t kSumBlock = 4096;
 
 // Sum of x[i]^2 in double, without an fp32 copy of x. Uses 32 lanes within a block of kSumBlock
-// elements, then adds lanes and blocks pairwise. Bits do not depend on instruction set or threads,
-// but on the begin of the buffer: the sums of two halves differ in the last bits from the sum of
-// the whole. Ranks that must agree must sum the same ranges.
+// elements, then adds lanes and blocks pairwise. Bits do not depend on instruction set or threads.
+// They depend on the range: the sums of two halves may differ in the last bits from the sum of the
+// whole. Ranks that must agree must sum the same ranges.
 [[nodiscard]] double sum_squares(const void* x, DType dtype, std::int64_t n);
 [[nodiscard]] inline double sum_squares(const float* x, std::int64_t n) {
   return sum_squares(x, DType::kFloat32, n);

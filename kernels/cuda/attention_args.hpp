@@ -2,9 +2,9 @@
 // memory. Plain structs, also for C++17.
 //
 // A micro-batch's key heads are numbered through its samples: key head h of sample b is number
-// b x kv_heads + h. A chunk is `heads` of these from number `first` on. `group` query heads share a
-// key head. The rows of a head's queries are (token, query head of the group), so that a product
-// takes them all.
+// b x kv_heads + h. A chunk is the `heads` key heads from number `first` on. `group` query heads
+// share a key head. The query rows of a key head are (token, query head of the group), so that one
+// product covers all of them.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ struct HeadCopy {
 //
 // Forward writes weights = dropout(softmax(scale x scores)) in `dtype`. With `grad`, the gradient
 // of the dropped weights, backward writes these weights and score_grad, the gradient of the
-// unscaled scores. What a query does not see gets 0. In fp32 weights may be the scores and
+// unscaled scores. Keys that a query does not see get 0. In fp32 weights may be the scores and
 // score_grad may be grad. The mask of a weight is element (h x seq + query token) x seq + key token
 // of its sample's stream, where h is the query head's number in the model, first_head + its number
 // here. REQUIRES: buffers on multiples of 16 bytes; keys is a multiple of 8.

@@ -131,7 +131,7 @@ SLUICE_BODY MaxSum max_sum_of_seen(const AttentionScores& a, const ScoreRow& row
       MergeMaxSum{});
 }
 
-// The weights before dropout of four scaled scores; 0 where the query sees nothing.
+// The weights before dropout of four scaled scores; 0 for columns that the query does not see.
 SLUICE_BODY void weights_of(const ScoreRow& row, int i, const MaxSum& all, float inverse,
                             Pack<float>& x) {
   for (int j = 0; j < 4; ++j) {
@@ -145,7 +145,7 @@ SLUICE_BODY void factors_of(const AttentionScores& a, const ScoreRow& row, int i
   if (a.mask.threshold > 0) mask_four(a.mask, row.stream, row.element + i, factor);
 }
 
-// Zeros in the lane's packs that hold nothing that the query sees.
+// Writes zeros to the lane's packs in which the query sees no column.
 template <class T>
 SLUICE_BODY void clear_unseen(const AttentionScores& a, const ScoreRow& row, int lane, T* to) {
   const Pack<float> zeros = {};

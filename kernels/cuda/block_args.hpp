@@ -122,10 +122,10 @@ struct RopeTokens {
   const std::int64_t* positions = nullptr;
 };
 
-// The masks of fill_dropout_mask for [rows, columns] that are elements of samples: element i of the
-// whole is `first` + i, its sample (first + i) / per_sample, and its place in the sample's stream
-// `offset` + (first + i) % per_sample. The stream is hash_stream({step, first_sample + sample,
-// site}). With `scalars` the step there is the step.
+// The dropout mask (fill_dropout_mask) of a matrix [rows, columns]. Element i has the number
+// n = first + i. It belongs to sample n / per_sample and is element offset + n % per_sample of that
+// sample's stream, hash_stream({step, first_sample + sample, site}). With `scalars`, scalars->step
+// replaces `step`.
 struct MaskPlace {
   std::uint64_t threshold = 0;  // dropout_threshold(p); 0: nothing is dropped
   float keep = 1;               // 1 / (1 - p)
@@ -152,15 +152,15 @@ struct BranchArgs {
   MaskPlace mask;
 };
 
-// Tokens by their row of a table: rows[n], or n % period where `rows` is null.
+// The table row of each token n: rows[n], or n % period if `rows` is null.
 struct TokenRows {
   const std::int64_t* rows = nullptr;
   std::int64_t tokens = 0;
   std::int64_t period = 1;
 };
 
-// grad [rows, hidden], which begins at row `first` of its table, += dy [tokens, hidden], each token
-// to its row. Tokens of other rows add nothing.
+// grad[row of token t - first] += dy[t], for tokens whose row lies in [first, first + rows). Other
+// tokens add nothing. grad: [rows, hidden]; dy: [tokens, hidden].
 struct EmbeddingGradient {
   float* grad = nullptr;
   const void* dy = nullptr;
@@ -190,11 +190,11 @@ struct EntropySlices {
   std::int64_t words = 0;  // of all slices
 };
 
-// Softmax cross entropy of fp32 logits [rows, row_stride], the first `vocab` of a row. losses
-// [rows]; a target that is neither a word nor kNoTarget gives NaN. gradient: (softmax - onehot)
-// scale of `dtype` replaces the logits, at the beginning of each row. With `scalars` the loss
-// factor there is the scale. Slices are merged in the order of ranks, so losses have the same bits
-// on all ranks. REQUIRES: logits and their rows are on multiples of 16 bytes.
+// Softmax cross entropy of the first `vocab` logits of each row. logits: [rows, row_stride] in
+// fp32. Writes losses [rows]: NaN for a target that is neither a word nor kNoTarget. With
+// `gradient`, (softmax - onehot) x scale in `dtype` replaces the logits, from the beginning of each
+// row. With `scalars`, scalars->loss_factor replaces `scale`. Slices are merged in rank order, so
+// all ranks get the same bits. REQUIRES: logits and their rows begin at multiples of 16 bytes.
 struct EntropyArgs {
   float* logits = nullptr;
   bool gradient = false;

@@ -1,7 +1,7 @@
 // Launchers of the kernels of transformer blocks, under the rules of launch.hpp. Element types are
 // fp32, bf16 and fp16, arithmetic is fp32, a result is rounded once. No atomics: the bits are the
-// same from run to run. Buffers that are multiples of 16 bytes, with rows that are such multiples,
-// are read and written 16 bytes at a time; any others an element at a time.
+// same from run to run. Buffers at addresses that are multiples of 16 bytes, with rows of such a
+// length, are read and written 16 bytes at a time; all others one element at a time.
 //
 // CPU bits: GELU, SwiGLU, rotary positions, dropout, column sums, lookup and gradient of
 // embeddings, weight gradients of norms (with equal statistics). The statistics of norms and the
@@ -32,12 +32,15 @@ void launch_swiglu(const SwigluArgs& args, StreamRef stream);
 void launch_swiglu_gradient(const SwigluGradient& args, StreamRef stream);
 void launch_rope(const RopeTokens& tokens, StreamRef stream);
 void launch_branch(const BranchArgs& args, StreamRef stream);
-// Both launch_branch and launch_norm_forward of its result: rows.at.x is args.out. Their bits.
+// launch_branch(args), then launch_norm_forward() of its result, with the same bits, by one kernel.
+// REQUIRES: rows.at.x is args.out.
 void launch_branch_norm(const BranchArgs& args, const NormRows& rows, void* y, StreamRef stream);
-// Two kernels. The first compares every two tokens.
+// Two kernels: one sorts the tokens by row, one adds. With args.at.rows the sort compares every two
+// tokens.
 void launch_embedding_gradient(const EmbeddingGradient& args, StreamRef stream);
 void launch_entropy(const EntropyArgs& args, StreamRef stream);
-// Writes this slice's parts [rows] of `args`, whose parts, losses and gradient are not used.
+// Writes the parts [rows] of this rank's slice. Does not use slices.parts, losses and gradient of
+// `args`.
 void launch_entropy_parts(const EntropyArgs& args, EntropyPart* parts, StreamRef stream);
 // `back`: from packed memory to tokens.
 void launch_copy_heads(const HeadCopy& args, bool back, StreamRef stream);

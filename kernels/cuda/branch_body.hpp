@@ -34,7 +34,7 @@ struct MaskWords {
   std::uint32_t of[4];
 };
 
-// Of the block of elements [4 block, 4 block + 4).
+// The random words of the stream's elements [4 block, 4 block + 4).
 SLUICE_BODY MaskWords mask_words(const MaskPlace& m, std::uint64_t stream, std::uint64_t block) {
   MaskWords x{{static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
                static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)}};
@@ -51,8 +51,9 @@ SLUICE_BODY void mask_block(const MaskPlace& m, std::uint64_t stream, std::uint6
   for (int k = 0; k < 4; ++k) factor[k] = x.of[k] >= m.threshold ? m.keep : 0.0F;
 }
 
-// Multiplies the elements from i on by their factors. A pack within one sample that begins at a
-// block of the stream takes a block for four elements, any other pack a block for each.
+// Multiplies the elements of a pack, from element i on, by their factors. If the pack lies in one
+// sample and begins at a block of the stream, one block serves four elements. Otherwise each
+// element computes a block of its own.
 template <class T>
 SLUICE_BODY void drop_pack(const MaskPlace& m, std::int64_t i, std::int64_t n, Pack<T>& pack) {
   constexpr int kSize = Pack<T>::kSize;

@@ -6,15 +6,15 @@
 
 namespace sluice::cuda {
 
-// As lane_packs(): 0 also where a row's blocks of four elements are not the mask's, or lie in two
-// samples.
+// As lane_packs(). With dropout, also 0 if rows do not begin at blocks of the mask's stream, or if
+// a row lies in two samples.
 inline std::int64_t branch_lane_packs(const BranchArgs& a, bool aligned) {
   const MaskPlace& m = a.mask;
   const bool whole = m.per_sample % a.columns == 0 && m.first % a.columns == 0 && m.offset % 4 == 0;
   return lane_packs(a.columns, a.dtype, aligned && (m.threshold == 0 || whole));
 }
 
-// Bit j of pack k, at k kSize + j, is 1 if the mask keeps the element.
+// The lane's mask: bit k * kSize + j is 1 if the mask keeps element j of the lane's k-th pack.
 template <class T>
 SLUICE_BODY std::uint64_t kept_elements(const BranchArgs& a, std::int64_t row, int lane) {
   const StreamPlace first = stream_place(a.mask, row * a.columns);
@@ -35,8 +35,8 @@ SLUICE_BODY std::uint64_t kept_elements(const BranchArgs& a, std::int64_t row, i
   return kept;
 }
 
-// branch_body of a row that the warp holds. The row gets the result as it is in memory. The masks
-// are computed while the loads are in flight.
+// branch_body for a row that the warp holds in registers. `x` then holds the result, rounded as in
+// memory. The masks are computed while the loads are in flight.
 template <class T, int kPacks>
 SLUICE_BODY void branch_row(const BranchArgs& a, std::int64_t row, const Warp& warp,
                             WarpRow<T, kPacks>& x) {

@@ -31,9 +31,9 @@ struct RowPacks {
   Pack<T> of[kMatrices];
 };
 
-// f(row, packs) for the rows in turn; from[k]: the place in row 0 of matrix k. kLoads loads of
-// whole packs are in flight: few blocks of rows fit narrow matrices, so other warps do not hide a
-// load.
+// Calls f(row, packs) for each row in order. from[k]: the address of the pack in row 0 of matrix k.
+// kLoads loads of whole packs are in flight, because narrow matrices have too few warps to hide the
+// latency of a load.
 template <std::int64_t kLoads = 16, class T, std::size_t kMatrices, class Fn>
 SLUICE_BODY void for_rows(const PartRows& rows, const T* const (&from)[kMatrices],
                           std::int64_t columns, std::int64_t n, bool aligned, Fn f) {
@@ -80,7 +80,7 @@ SLUICE_BODY void column_parts_body(const ColumnParts& a, std::int64_t block, con
 // A pack of one of the matrices that lie side by side.
 template <class T>
 struct JoinedPack {
-  // `pack` counts those of all matrices, one matrix after another; behind the last: n is 0.
+  // `pack` numbers the packs of all matrices, one matrix after another. Past the last pack n is 0.
   SLUICE_BODY JoinedPack(const JoinedRows& a, std::int64_t pack) {
     constexpr std::int64_t kSize = Pack<T>::kSize;
     std::int64_t begin = 0;

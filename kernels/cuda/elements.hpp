@@ -22,7 +22,7 @@
 #include "kernels/cpu/isa/simd_scalar.hpp"
 #endif
 
-// Indices of registers are constants: loops over them have no rest.
+// Unrolls a loop, so that indices into an array are constants and the array stays in registers.
 #ifdef __CUDACC__
 #define SLUICE_UNROLL _Pragma("unroll")
 #else
@@ -83,7 +83,7 @@ struct alignas(16) Pack {
   float v[kCount];  // in fp32, whatever T
 };
 
-// The same in memory.
+// A pack as it lies in memory, in type T.
 template <class T>
 struct alignas(16) RawPack {
   T v[Pack<T>::kCount];
@@ -95,8 +95,9 @@ struct Worker {
   std::int64_t count = 1;
 };
 
-// 16 bytes on a multiple of 16 bytes, as they are in memory. A thread waits for a load where it
-// first computes with the elements, so loads that widen() follows later are in flight together.
+// Loads a pack without conversion. A thread waits for a load at its first arithmetic on the
+// elements, so several load_raw() before the first widen() are in flight together. REQUIRES: `from`
+// is at a multiple of 16 bytes.
 template <class T>
 SLUICE_BODY void load_raw(const T* from, RawPack<T>* raw) {
 #ifdef SLUICE_DEVICE_CODE
@@ -114,8 +115,8 @@ SLUICE_BODY Pack<T> widen(const RawPack<T>& raw) {
   return pack;
 }
 
-// The two bf16 of a word, one instruction each: nvcc takes two for the upper one, as a 16-bit
-// value.
+// The low and the high bf16 of a word, one instruction each. From a 16-bit value, nvcc needs two
+// instructions for the high one.
 SLUICE_BODY float low_value(std::uint32_t word) { return from_bits(word << 16); }
 SLUICE_BODY float high_value(std::uint32_t word) { return from_bits(word & 0xffff0000U); }
 
@@ -138,7 +139,7 @@ SLUICE_BODY RawPack<T> narrow(const Pack<T>& pack) {
   return raw;
 }
 
-// Elements [0, count) of `from`; the others are 0. `aligned`: `from` is a multiple of 16 bytes.
+// Elements [0, count) of `from`; the others are 0. `aligned`: `from` is at a multiple of 16 bytes.
 template <class T>
 SLUICE_BODY Pack<T> load_pack(const T* from, std::int64_t count, bool aligned) {
   constexpr int kSize = Pack<T>::kSize;
@@ -203,9 +204,10 @@ SLUICE_BODY void store_quad(const Quad<T>& from, T* to) {
 
 SLUICE_BODY std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a > b ? a : b; }
 
-// The largest magnitude of the packs that a thread stores, as bits of fp32: only of bf16, which FP8
-// products read. As integers, bits of magnitudes have the order of the values; infinity and NaN are
-// above every number. Rounding to bf16 keeps this order, so only the largest magnitude is rounded.
+// The largest magnitude of the packs that a thread stores, as fp32 bits. Only for bf16, which FP8
+// products read; other types give 0. As integers, the bits of magnitudes have the order of the
+// values, and infinity and NaN are above every number. Rounding to bf16 keeps this order, so only
+// the largest magnitude is rounded.
 template <class T>
 struct Largest {
   SLUICE_BODY void add(const Pack<T>&) {}
@@ -225,8 +227,8 @@ struct Largest<Bf16> {
   std::uint32_t bits = 0;
 };
 
-// The last of `count` rows that begins at or before `index`: rows[i].first rises from 0, and rows
-// without elements share their successor's.
+// The last of `count` rows whose `first` is at most `index`. REQUIRES: rows[i].first begins at 0
+// and never falls. A row without elements has the same `first` as the next row.
 template <class Row>
 SLUICE_BODY int row_of(const Row* rows, int count, std::int64_t index) {
   int low = 0, high = count - 1;
@@ -241,15 +243,16 @@ SLUICE_BODY int row_of(const Row* rows, int count, std::int64_t index) {
   return low;
 }
 
-// f(first element, elements from there on) for each pack of the worker in a run of n elements.
+// Calls f(i, n - i) for each pack of the worker in a run of n elements; i is the pack's first
+// element.
 template <class T, class Fn>
 SLUICE_BODY void for_packs(std::int64_t n, const Worker& worker, Fn f) {
   constexpr std::int64_t kSize = Pack<T>::kSize;
   for (std::int64_t i = worker.index * kSize; i < n; i += worker.count * kSize) f(i, n - i);
 }
 
-// f(first element, elements from there on, aligned), as above. In a run of whole packs on multiples
-// of 16 bytes the last two are constants, so the code for other packs is apart.
+// As above, with `aligned` as the third argument of f. In a run of whole aligned packs, the last
+// two arguments are the constants (kSize, true), so the compiler drops the code for partial packs.
 template <class T, class Fn>
 SLUICE_BODY void for_packs(std::int64_t n, const Worker& worker, bool aligned, Fn f) {
   constexpr std::int64_t kSize = Pack<T>::kSize;

@@ -1,6 +1,6 @@
 // Lookup in a token table or a rank's slice of one, and its gradient, with the bits of kernels/cpu:
-// the tokens of one row are added in their order. No atomics and no sum beside the gradient: one
-// body sorts the tokens by row, another adds up rows.
+// the tokens of one row are added in their order. No atomics and no partial sums: one body sorts
+// the tokens by row, another adds the tokens of each row to the gradient.
 //
 // A row may have most of the tokens, and each addition waits for the one before. So a row is cut
 // into runs of columns, a warp each, and a warp loads many tokens before it adds the first.
@@ -37,13 +37,14 @@ SLUICE_BODY std::int64_t row_of_token(const TokenRows& at, std::int32_t token) {
   return static_cast<std::uint32_t>(token) % static_cast<std::uint32_t>(at.period);
 }
 
-// The order of tokens is by row, then by token. Numbers that no table has as a row come last.
+// The sort key of a token: tokens are ordered by row, then by token. Tokens without a valid row
+// come last.
 SLUICE_BODY std::uint32_t order_key(std::int64_t row) {
   constexpr std::uint32_t kLast = 0xfffffffeU;
   return row >= 0 && row < kLast ? static_cast<std::uint32_t>(row) : kLast;
 }
 
-// Where rows repeat with a period.
+// The place of a token in the order if `rows` is null, so rows repeat with a period.
 SLUICE_BODY std::int64_t periodic_place(const TokenRows& at, std::int64_t token) {
   const std::int64_t row = token % at.period, rest = at.tokens % at.period;
   return row * (at.tokens / at.period) + (row < rest ? row : rest) + token / at.period;
@@ -52,7 +53,7 @@ SLUICE_BODY std::int64_t periodic_place(const TokenRows& at, std::int64_t token)
 // Tokens whose places a warp finds together.
 inline constexpr int kPlaced = 8;
 
-// Adds to each count the lane's tokens of [begin, end) whose key is below the bound.
+// Adds to counts[i] the number of the lane's tokens in [begin, end) whose key is below bounds[i].
 SLUICE_BODY void count_below(const TokenRows& at, std::int64_t begin, std::int64_t end, int lane,
                              const std::uint32_t (&bounds)[kPlaced],
                              std::uint32_t (&counts)[kPlaced]) {
@@ -69,14 +70,14 @@ SLUICE_BODY void count_below(const TokenRows& at, std::int64_t begin, std::int64
   }
 }
 
-// The places of kPlaced tokens from `first` on. Each token is compared with all tokens; there are
-// few, so one launch sorts them.
+// Writes the kPlaced tokens from `first` on to their places in the order. Each token is compared
+// with all tokens. A micro-batch has few tokens, so one launch is enough.
 SLUICE_BODY void sorted_order_body(const TokenRows& at, std::int64_t first, const Warp& warp,
                                    std::int32_t* order) {
   std::uint32_t keys[kPlaced], bounds[kPlaced], places[kPlaced] = {};
   for (int i = 0; i < kPlaced; ++i) {
     keys[i] = first + i < at.tokens ? order_key(at.rows[first + i]) : 0;
-    bounds[i] = keys[i] + 1;  // tokens of the same row count where they are before
+    bounds[i] = keys[i] + 1;  // earlier tokens of the same row count, too
   }
   warp.count(places, [&](int lane, std::uint32_t(&counts)[kPlaced]) {
     count_below(at, 0, first, lane, bounds, counts);
@@ -106,8 +107,8 @@ SLUICE_BODY void token_order_body(const TokenRows& at, std::int64_t first, const
 // Columns of a lane, and of a warp's run of a row.
 inline constexpr int kLaneColumns = 4, kRunColumns = kWarp * kLaneColumns;
 
-// Those of one token. `kAligned`: they lie on a multiple of their size. Where the row ends the
-// others are the first.
+// Loads a lane's columns of one token. `kAligned`: the address is a multiple of the Quad's size.
+// Past the row's end the first column is repeated.
 template <class T, bool kAligned>
 SLUICE_BODY void load_columns(const T* from, int count, Quad<T>* raw) {
   if constexpr (kAligned) {
@@ -120,7 +121,7 @@ SLUICE_BODY void load_columns(const T* from, int count, Quad<T>* raw) {
 // A lane's columns of a row, to which the columns of its tokens are added.
 template <class T, bool kAligned>
 struct RowColumns {
-  const T* dy;  // of the first of all tokens
+  const T* dy;  // the lane's columns of token 0
   int hidden;
   int count;  // columns before the row's end
   Pack<float> sum;

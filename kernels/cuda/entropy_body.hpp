@@ -51,9 +51,9 @@ SLUICE_BODY T* gradient_row(const EntropyArgs& a, std::int64_t row) {
   return reinterpret_cast<T*>(a.logits + row * a.row_stride);
 }
 
-// Threads of a row: all, up to kTeamThreads, that load its logits twice. A large row takes as many
-// as a multiprocessor holds, so few rows are in work at a time, and the second pass may find them
-// in the GPU's cache.
+// Threads of a row: the largest power of two up to kTeamThreads that leaves each thread at least 32
+// logits (two loads); kWarp for short rows. A long row takes many threads, so few rows are in work
+// at a time, and the second pass may find the logits in the GPU's cache.
 inline int entropy_threads(std::int64_t vocab) {
   constexpr std::int64_t kOfThread = 32;  // logits
   int threads = kWarp;
@@ -61,7 +61,7 @@ inline int entropy_threads(std::int64_t vocab) {
   return threads;
 }
 
-// The launchers refuse more columns: those a thread looks at behind the last are ints as well.
+// The launchers refuse more columns: numbers of columns past the end must also fit an int.
 inline constexpr std::int64_t kMostColumns = 1 << 30;
 SLUICE_BODY int columns_of(const EntropyArgs& a) { return static_cast<int>(a.vocab); }
 
@@ -76,11 +76,11 @@ SLUICE_BODY float exp_near(float x) {
 #endif
 }
 
-// The other number where one is a NaN.
+// The larger number. If one is a NaN, the other.
 SLUICE_BODY float larger(float a, float b) { return fmaxf(a, b); }
 
-// Logits that a thread has in flight together: kPacks packs, a pack of each thread of the team
-// between two of them.
+// The logits that a thread loads at once: kPacks packs. Between two of these packs lies one pack of
+// every other thread of the team.
 struct Logits {
   static constexpr int kPacks = 4, kSize = Pack<float>::kSize;
   Pack<float> at[kPacks];
@@ -89,7 +89,7 @@ struct Logits {
   static SLUICE_BODY int of_team(const Team& team) { return team.threads() * kPacks * kSize; }
 };
 
-// From x on, where `count` logits lie; minus infinity behind them.
+// Loads a thread's logits from x on. Elements from `count` on are minus infinity.
 SLUICE_BODY Logits load_logits(const float* x, int count, const Team& team) {
   constexpr int kSize = Logits::kSize, kPacks = Logits::kPacks;
   const int step = team.threads() * kSize;
@@ -109,8 +109,8 @@ SLUICE_BODY Logits load_logits(const float* x, int count, const Team& team) {
   return logits;
 }
 
-// A NaN among the logits is no maximum; it is in the sum. What is subtracted is finite, so minus
-// infinity always adds 0, and plus infinity makes an infinite sum.
+// A NaN among the logits never becomes the maximum, but makes the sum NaN. The subtracted base is
+// finite, so a logit of minus infinity adds 0, and plus infinity makes the sum infinite.
 SLUICE_BODY MaxSum with_logits(const MaxSum& before, const Logits& x) {
   constexpr float kLargest = 0x1.fffffep+127F;
   float max = before.max;
@@ -165,10 +165,10 @@ SLUICE_BODY void store_gradient(T* to, Pack<float> at, int count, int target,
   store_quad(to, grad, count);
 }
 
-// A 16-bit gradient lies in the first half of its row, where other threads' logits were. Slabs of
-// all threads' logits have numbers from 0; the gradient of slab k lies where slabs up to k / 2
-// were. So once all have loaded slab b, slabs up to 2 b + 1 may be stored: threads wait in slab 0,
-// 2, 6, 14, ...
+// A 16-bit gradient overwrites the first half of its row, where logits of other threads lie. A slab
+// is the logits that all threads load at once. The gradient of slab k overwrites a part of slab
+// k / 2. Once all threads have loaded slab b, the gradients of slabs up to 2 b + 1 may be stored:
+// threads wait in slabs 0, 2, 6, 14, ...
 template <class T>
 SLUICE_BODY void entropy_gradient(const EntropyArgs& a, std::int64_t row, const MaxSum& all,
                                   const Team& team) {

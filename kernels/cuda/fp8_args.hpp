@@ -18,8 +18,8 @@ inline constexpr std::int64_t kFp8WorkspaceBytes = std::int64_t{32} << 20;
 // K of a product is a multiple of 16: rows of a turned operand are padded with zeros.
 inline constexpr std::int64_t kFp8Multiple = 16;
 
-// A bf16 matrix, and its 8-bit copies for products: `codes` in its own order, `turned` of x^T. One
-// of them may be null. `columns` and `stride` are multiples of 16.
+// A bf16 matrix x, and its 8-bit copies for products: `codes` is a copy of x, `turned` of the
+// transpose x^T. One of the two may be null. `columns` and `stride` are multiples of 16.
 struct Fp8Operand {
   const void* x = nullptr;
   std::int64_t rows = 0;

@@ -147,9 +147,9 @@ SLUICE_BODY void fp8_rows_body(const Fp8Operand& a, float scale, const Worker& b
   }
 }
 
-// Codes of a turned tile in the memory of a thread block: 64 columns of x, each of 128 rows. Groups
-// of four words of a column are exchanged by the column, so that no two lanes of a warp meet in a
-// bank, neither when they store nor when they load.
+// Codes of a transposed tile in shared memory: 64 columns of x, each of 128 rows. Groups of four
+// words are permuted by an XOR with a number that depends on the column (group()). Neither stores
+// nor loads of a warp then have bank conflicts.
 struct alignas(16) Fp8Tile {
   static constexpr int kColumns = 64;
   static constexpr int kRows = 128;
@@ -191,8 +191,8 @@ SLUICE_BODY void store_row_codes(std::uint8_t* to, const Words& in, float scale)
 #endif
 }
 
-// A thread turns 4 rows of 8 columns, and stores them as they are where codes are wanted too. Lanes
-// of a warp: 8 packs of a row, 4 quads of rows.
+// A thread transposes 4 rows of 8 columns. Unless a.codes is null, it also stores the codes in the
+// order of x. Lanes of a warp: 8 packs of a row, 4 quads of rows.
 template <class Format>
 SLUICE_BODY void fp8_tile_load(const Fp8Operand& a, float scale, const Fp8TilePlace& at, int thread,
                                Fp8Tile* tile) {

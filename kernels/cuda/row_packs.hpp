@@ -1,7 +1,7 @@
 // A row that one warp reads more than once: lane l has the packs l, l + 32, ... A warp holds a row
 // of at most kPacks packs a lane in registers, and all loads of the row are in flight together.
-// With kPacks = 0 it reads memory each time: a row that is larger, or is not whole packs on
-// multiples of 16 bytes.
+// kPacks = 0 is for larger rows, and for rows that are not whole packs on multiples of 16 bytes:
+// the warp reads memory each time.
 #pragma once
 
 #include <type_traits>
@@ -10,7 +10,7 @@
 
 namespace sluice::cuda {
 
-// The most packs of a lane that kernels hold: of one row, or of each of several.
+// Largest kPacks of kernels that hold one row, and of kernels that hold several rows.
 inline constexpr int kMostPacks = 16;
 inline constexpr int kMostPacksOfRows = 8;
 
@@ -20,7 +20,8 @@ inline std::int64_t lane_packs(std::int64_t columns, DType dtype, bool aligned) 
   return aligned ? (columns * size_of(dtype) + kLanes - 1) / kLanes : 0;
 }
 
-// f(std::integral_constant of kPacks), for kernels that hold at most kMost packs of each row.
+// Calls f(std::integral_constant<int, kPacks>) with the smallest kPacks of 8 and kMost that holds
+// lane_packs packs; with 0 if lane_packs is 0 or above kMost.
 template <int kMost, class Fn>
 void with_held_packs(std::int64_t lane_packs, Fn f) {
   constexpr int kFew = 8;
@@ -52,7 +53,7 @@ SLUICE_BODY void for_lane_packs(int lane, std::int64_t n, Fn f) {
   }
 }
 
-// A row that is read from memory before its first use, where the warp holds it.
+// A row of a warp. load() reads the row into registers; with kPacks = 0, pack() reads memory.
 template <class T, int kPacks>
 class WarpRow {
  public:
@@ -66,8 +67,8 @@ class WarpRow {
   [[nodiscard]] SLUICE_BODY Pack<T> pack(const PackPlace& at) const {
     return widen(held_.of(at.lane).of[at.k]);
   }
-  // Between two uses of the row. nvcc else keeps the elements of the first use in fp32, which take
-  // twice the registers.
+  // Called between two uses of the row. Otherwise nvcc keeps the 16-bit elements of the first use
+  // in fp32, in twice as many registers.
   SLUICE_BODY void narrow_again() {
 #ifdef __CUDACC__
     SLUICE_UNROLL

@@ -33,7 +33,7 @@ SLUICE_HOST_DEVICE inline double norm_of(double squares, const ClipInput& in) {
 #endif
 }
 
-// 1 for a norm that is NaN.
+// The factor of the gradients, at most 1. 1 without a clip and for a norm that is NaN.
 SLUICE_HOST_DEVICE inline double clip_coefficient(double norm, const ClipInput& in) {
   if (!(in.most > 0)) return 1;
   const double coefficient = in.most / (norm + 1e-6);

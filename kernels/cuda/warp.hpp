@@ -33,7 +33,7 @@ struct AddTwo {
 
 #ifdef SLUICE_DEVICE_CODE
 
-// A value of each lane that runs here. It begins with no value.
+// One value for each lane that runs on this thread. Not initialised.
 template <class Value>
 struct OfLanes {
   __device__ __forceinline__ Value& of(int) { return own; }

@@ -3,7 +3,7 @@
 //
 // Order: the operations of a communicator run one after another in call order. The call order must
 // be equal on all ranks of the group. Asynchronous calls return at once; the operation owns their
-// memory until the Ticket is done. One thread at a time may call.
+// memory until the Ticket is done. One thread at a time may call; any thread may call abort().
 //
 // Arithmetic: reductions have a fixed order, so results depend neither on the cut of a buffer into
 // pieces nor on the transport. Element e of the result is ((g_0 + g_1) + g_2) + ..., where g_r

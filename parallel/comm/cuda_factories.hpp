@@ -12,10 +12,10 @@ class Communicator;
 struct CommOptions;
 
 struct NcclSettings {
-  int most_channels = 0;       // of NCCL
-  bool connects_late = false;  // at the first operation
-  bool one_way = false;        // of two ranks: rank 0 sends, rank 1 receives
-  // The program's failpoint(): the module has a copy of its own, which nobody arms.
+  int most_channels = 0;       // NCCL's maxCTAs
+  bool connects_late = false;  // connects at the first operation, not in the factory
+  bool one_way = false;        // a link of two ranks: rank 0 sends, rank 1 receives
+  // The program's failpoint(). The module's own copy of failpoint() is never armed.
   FailpointOutcome (*failpoint)(std::string_view name) = nullptr;
 };
 

@@ -1,11 +1,11 @@
 // The cut of a reduce-scatter into batches. Pure arithmetic, equal on every rank.
 //
 // The pieces form one sequence of elements. A batch is a run of batch_elems elements; the last
-// batch may be shorter. At most two batches are under way: one is received while the other is
+// batch may be shorter. At most two batches are in flight: one is received while the other is
 // added. The staging memory holds a ring of two batches for each peer. Element e of the sequence,
-// from peer slot s, lies at element s * ring_elems + e % (2 * batch_elems). Where shares are
-// rounded (ReduceDtype), a ring for each rank of the group follows, of the shares that this rank
-// sends or adds itself, cut in the same way.
+// from peer slot s, lies at element s * ring_elems + e % (2 * batch_elems). If shares are rounded
+// (ReduceDtype), one more ring for each rank of the group follows. These rings hold the rounded
+// shares that this rank sends or adds itself.
 #pragma once
 
 #include <cstdint>

@@ -23,9 +23,9 @@ struct NcclOperation {
   at::cuda::CUDAEvent event;
 };
 
-// The operations in flight, and the first failure. An operation that c10d breaks completes on the
-// GPU like any other, but without its data. c10d notes the error before it breaks the operation, so
-// whoever has seen an operation complete asks for errors next. Thread-safe.
+// The operations in flight, and the first failure. An operation that c10d aborts completes on the
+// GPU like any other, but without its data. c10d records the error before it aborts the operation.
+// A caller that has seen an operation complete must therefore check for errors next. Thread-safe.
 class GroupHealth {
  public:
   // `ask`: why NCCL has failed; "" if it has not.
@@ -51,7 +51,7 @@ class GroupHealth {
     look();
     if (failure_) failure_->raise();
   }
-  // The same, and drops the operations that have completed. Returns how many are in flight.
+  // Throws as check(). Drops the completed operations and returns the number still in flight.
   std::size_t check_flying() {
     const std::lock_guard lock(mutex_);
     std::size_t done = 0;  // they complete in order
@@ -107,7 +107,7 @@ class GroupsOfProcess {
   std::vector<std::weak_ptr<GroupHealth>> groups_;
 };
 
-// wait() lets the calling thread's stream wait. Thread-safe.
+// wait() makes the calling thread's current stream wait; the host does not block. Thread-safe.
 class NcclTicket final : public TicketState {
  public:
   NcclTicket(std::shared_ptr<GroupHealth> health, std::shared_ptr<NcclOperation> operation)

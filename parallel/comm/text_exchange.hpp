@@ -12,8 +12,9 @@ namespace sluice {
 // The texts of all ranks, by rank.
 [[nodiscard]] std::vector<std::string> exchange_text(Communicator& comm, std::string_view mine);
 
-// Joins the texts that are not empty: "rank 1: no space; rank 3: ...". Empty if all are empty. A
-// remedy that ends all of them ("cause; remedy") comes once, at the end.
+// Joins the first three texts that are not empty and counts the others: "rank 1: no space; rank 3:
+// ...; and 2 more ranks". Empty if all are empty. A remedy that ends all texts ("cause; remedy")
+// appears once, at the end.
 [[nodiscard]] std::string first_errors(const std::vector<std::string>& by_rank);
 
 [[nodiscard]] bool on_any_rank(Communicator& comm, bool mine);

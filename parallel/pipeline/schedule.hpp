@@ -43,7 +43,7 @@ struct PipelineRun {
 };
 
 // Throws ConfigError for a count below 1, for virtual stages without the interleaved schedule, and
-// for the interleaved schedule without virtual stages.
+// for the interleaved schedule without virtual stages if there are several stages.
 void check_pipeline_run(const PipelineRun& run);
 
 // The slots of `stage` in execution order.

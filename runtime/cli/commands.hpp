@@ -30,8 +30,8 @@ struct PlanCommand {
   bool suggest = false;
   bool compare = false;
   std::string html;         // a file to write; empty: none
-  std::int64_t tokens = 0;  // to be trained on; 0: what the configuration's steps come to
-  std::int64_t endurance_bytes = 600'000'000'000'000;  // that a drive may be written in its life
+  std::int64_t tokens = 0;  // tokens to report on, beside the configured run; 0: none
+  std::int64_t endurance_bytes = 600'000'000'000'000;  // rated writes to a drive over its lifetime
 };
 // Returns 3 after printing a plan that does not fit.
 int run_plan(const PlanCommand& command);

@@ -5,9 +5,9 @@
 //   i64[documents + 1]
 //
 // A document (document_reader.hpp) is its tokens, then end-of-text. Empty documents and binary
-// files are left out. The file's name is the hash of the tokenizer's fingerprint and of each file's
-// path, size and modification time, so any change gives another cache. The program never removes
-// the old cache.
+// files are left out. The file's name is the hash of the tokenizer's document fingerprint, of each
+// file's path, size and modification time, and of the JSON key (add_text_files). So any change
+// gives another cache. The program never removes the old cache.
 #pragma once
 
 #include <cstdint>

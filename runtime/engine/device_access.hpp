@@ -24,7 +24,7 @@ namespace sluice {
                                                           at::Device device);
 // REQUIRES: a GPU.
 [[nodiscard]] std::unique_ptr<DeviceGraphs> device_graphs(at::Device device);
-// With room for the sums of spans of these sizes.
+// REQUIRES: a GPU. The norm has room for the sums of spans of these sizes.
 [[nodiscard]] std::unique_ptr<DeviceNorm> device_norm(at::Device device,
                                                       std::span<const cuda::SquaresSpan> sizes);
 [[nodiscard]] std::unique_ptr<DeviceEvents> device_events(at::Device device);

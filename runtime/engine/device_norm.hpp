@@ -1,5 +1,5 @@
-// The norm of gradients on a GPU, by the CUDA module. One thread's, whose current stream stays the
-// same. Functions throw Error.
+// The norm of gradients on a GPU, by the CUDA module. Used by one thread, whose current stream does
+// not change. Functions throw Error.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,11 @@ class DeviceNorm {
   // Does not wait.
   virtual void decide(std::int64_t count, std::span<const double> losses,
                       const cuda::ClipInput& input) = 0;
-  // For updates that are enqueued behind decide(). One address for all steps.
+  // Device address of the result of decide(), for updates that are enqueued behind decide(). The
+  // address is the same in all steps.
   [[nodiscard]] virtual const cuda::StepClip* decision() const = 0;
-  // Of the last decide(); the host waits once, and not for what was enqueued behind it.
+  // The result of the last decide(). The host waits for decide(), but not for work enqueued behind
+  // decide().
   [[nodiscard]] virtual cuda::StepClip wait() = 0;
   // Enqueues a decision by sums [first, first + count) alone, and returns its device address, for
   // updates that are enqueued before the next call. Does not wait.

@@ -1,7 +1,8 @@
 // One rank's training engine: executes the step programs over a model, a communicator and data.
 //
-// Every public call but the accessors is collective: all ranks of the mesh make it, with the same
-// arguments. Not thread-safe. After an exception all of its groups are lost.
+// Public calls are collective unless their comment says otherwise: all ranks of the mesh make the
+// call, with the same arguments. Accessors are not collective. Not thread-safe. After an exception
+// in a program all communicators are aborted, and no program can be executed any more.
 //
 // The engine only owns its parts and calls the parts in order; README.md has a diagram.
 #pragma once
@@ -60,7 +61,8 @@ class Engine final {
   // fp32 logits [B, V] of position S - 1. tokens: rows x S, S <= seq, equal on every rank.
   [[nodiscard]] at::Tensor next_token_logits(const SampleRows& tokens, std::int64_t rows);
   // Runs step `step` again without its update and checks the result of every unit. Returns the
-  // place of the first non-finite value: "rank 1, unit h.3, forward, micro-batch 0".
+  // place of the first non-finite value: "rank 1, unit h.3, forward, micro-batch 0"; or a text that
+  // begins with "no unit" if all values are finite this time.
   [[nodiscard]] std::string find_non_finite(std::int64_t step);
   // Full parameter by name, fp32 on the host: gathered from all ranks that hold a part of it.
   [[nodiscard]] at::Tensor full_parameter(const std::string& name);
@@ -68,10 +70,10 @@ class Engine final {
   // change.
   void set_parameter(const std::string& name, const at::Tensor& value);
 
-  // With options.later_weights, one of the two calls precedes every use of weights. Draws or reads
-  // the first weights, unless the engine has weights:
+  // With options.later_weights, one of the next two calls must precede every use of weights.
+  // Draws or reads the first weights, unless the engine has weights. Not collective.
   void make_first_weights();
-  // or the caller has written every element of the master weights of owned_pieces():
+  // Called after every element of the master weights of owned_pieces() has been written.
   void weights_restored() { has_weights_ = true; }
 
   // Runs the deferred update now. Results are bit-identical to running it in the next step.
@@ -87,7 +89,7 @@ class Engine final {
 
   // --- offload.image: states committed on NVMe at every step ---
   [[nodiscard]] bool keeps_image() const { return image_.keeps(); }
-  // The image this engine went on from: its states are those after that step.
+  // The version of the image that this engine resumed from; empty: no resume from an image.
   [[nodiscard]] const std::optional<ImageVersion>& image() const { return image_.found(); }
   // Sets the run's data beside its states, as of the last step (or as of the start). The next step
   // commits data and states. At most kImageStateBytes.

@@ -43,7 +43,7 @@ struct EngineOptions {
   int dp = 1;
   bool trace = false;              // timings include the ends of collectives and NVMe transfers
   bool device_times = false;       // on a GPU: times are the device's, not those of issue
-  std::shared_ptr<OpWatch> watch;  // told of every operation; null: nobody
+  std::shared_ptr<OpWatch> watch;  // observes every operation; null: no observer
   InitialWeights initial_weights;
   // The constructor makes no first weights, because a checkpoint may replace all of them: the
   // caller restores them or calls Engine::make_first_weights(). An image on NVMe is restored at

@@ -19,7 +19,8 @@ void return_reserved_memory(at::Device device);
 
 // The allocator returns freed blocks to the driver and reserves up to `bytes`, the difference as
 // one segment. Tensors of a step are then cut from that segment, where freed neighbours merge.
-// Segments as large as their first tensor would leave rests that no later tensor fits into.
+// Segments as large as their first tensor would leave rests that no later tensor fits into. If the
+// card has less memory, the function reserves nothing and throws no error.
 void reserve_bytes(at::Device device, std::int64_t bytes);
 
 // Bytes that a rank may take: free on the card, or already reserved by this process.

@@ -37,8 +37,8 @@ struct GroupState {
   std::array<at::Tensor, kMostMoments> moments;  // of the same size; those of the optimizer
   bool master_is_shard = false;                  // in fp32: master views shard's memory
   at::Tensor grad_shard;  // [shard_elems]: the reduced gradient of this rank's shard; or none
-  std::vector<at::Tensor> grad_streams;  // other gradient streams of the group
-  bool rounds_gradients = false;         // of GroupShape
+  std::vector<at::Tensor> grad_streams;  // gradient shards of streams 1, 2, ...
+  bool rounds_gradients = false;         // GroupShape::rounds_gradients
   at::Tensor grad_owned;  // gradient_dtype(), of shard's size: input of the update; or none
   std::vector<ShardSegment> segments;  // of shard
   // Number of the first owned element, for stochastic rounding. Replicas have equal numbers, so

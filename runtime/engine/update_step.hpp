@@ -13,7 +13,7 @@ namespace sluice {
 struct UpdateArgs {
   std::int64_t step = 1;  // of this update, from 1
   double lr = 0;
-  double grad_scale = 1;            // clip coefficient
+  double grad_scale = 1;            // clip coefficient / loss scale
   std::uint64_t rounding_seed = 0;  // of the stochastic rounding of bf16 moments
 };
 
@@ -23,8 +23,8 @@ struct UpdateArgs {
 
 // Adds an update for each weight-decay segment: of state.master, or of state.remainders with
 // state.shard, from the first elements of state.grad_owned. An update of state.master also writes
-// the same elements of state.shard, if any. Gradients are
-// scaled only by args.grad_scale. device_update() (device_access.hpp) runs them.
+// the same elements of state.shard, if any. Gradients are scaled only by args.grad_scale.
+// device_update() (device_access.hpp) runs the updates.
 void add_updates(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
                  std::vector<UpdateSpan>& updates);
 

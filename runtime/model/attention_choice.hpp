@@ -20,8 +20,8 @@ struct AttentionCall {
   std::int64_t queries = 0;  // of a sample
 };
 
-// cuDNN takes no sample of one token; the rest of what it does not take is refused before a run
-// (why_no_cudnn). Both 16-bit operators need compute capability 8.0.
+// cuDNN does not support samples of one token. Its other limits (why_no_cudnn) are checked before a
+// run. Both 16-bit operators need compute capability 8.0.
 [[nodiscard]] inline AttentionOperator attention_operator(const AttentionCall& call) {
   if (call.packed) return AttentionOperator::kVarlen;
   if (call.fp32) return AttentionOperator::kEfficient;
@@ -46,7 +46,7 @@ struct AttentionCall {
   return o.on_gpu && o.explicit_units && (o.dropout > 0 || !fits_flash(o.head_dim));
 }
 
-// What keeps cuDNN from a model's attention; empty: nothing does.
+// Why cuDNN does not support a model's attention; empty: it does.
 [[nodiscard]] inline std::string why_no_cudnn(const ModelOptions& options, DType dtype) {
   constexpr std::int64_t kMultiple = 8, kLargest = 128;
   const ModelOptions o = with_defaults(options);

@@ -53,8 +53,8 @@ class Documents {
   [[nodiscard]] const at::Tensor& positions(const at::Device& device) const;
   // Of documents [first, first + count), counted through all rows: int32 [count + 1], the first
   // token of each and the end of the last, numbered through all rows. Behind the last document all
-  // are rows x seq. REQUIRES: first + count <= rows x seq, rounded up to a power of two, or
-  // kFewest.
+  // are rows x seq. REQUIRES: first + count <= max(rows x seq, kFewest), rounded up to a power of
+  // two.
   static constexpr std::int64_t kFewest = 16;
   [[nodiscard]] at::Tensor ends(const at::Device& device, std::int64_t first,
                                 std::int64_t count) const;

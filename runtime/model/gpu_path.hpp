@@ -38,10 +38,10 @@ class MetaStandsForGpu {
 // Whether that allocator takes such a block from segments of 2 MiB for small ones alone.
 [[nodiscard]] bool is_small_cuda_block(std::int64_t block_bytes);
 
-// Bytes between the tensors of a step that come and go in another order than the rest: messages
-// between pipeline stages, a slot early or late among the tensors of several micro-batches, and
-// gradients that pass (passing_gradients.hpp). Free memory is then in parts. With room for two more
-// of them, of `bytes` each at most, a step reserves at most 3 % above its plan, with messages 1 %
+// Room for the holes that some tensors leave among a step's tensors, because they are allocated and
+// freed in another order: messages between pipeline stages, which come to life a slot early or die
+// a slot late, and passing gradients (passing_gradients.hpp). `bytes`: of the largest such tensor.
+// The room is two of them. A step then reserves at most 3 % above its plan, with messages 1 %
 // (tests/gpu/ceilings.json).
 [[nodiscard]] std::int64_t cuda_gap_bytes(std::int64_t bytes);
 

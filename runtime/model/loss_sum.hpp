@@ -1,4 +1,5 @@
-// The sum of a micro-batch's losses. A GPU may still compute them, and no one has to wait.
+// The sum of a micro-batch's losses. A GPU may still be computing the losses; only the conversion
+// to double waits for the GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>

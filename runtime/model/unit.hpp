@@ -126,7 +126,7 @@ class Unit {
   }
 };
 
-// What the gradients of a micro-batch's sum of losses are multiplied by.
+// The factor of the gradients of a micro-batch's sum of losses.
 struct LossFactor {
   LossFactor(double factor, const cuda::StepScalars* in_memory = nullptr)
       : value(factor), scalars(in_memory) {}
@@ -143,8 +143,8 @@ class LossHead {
   [[nodiscard]] virtual std::int64_t scratch_bytes(std::int64_t rows, DType dtype) const = 0;
   // Sum of the losses over all positions. targets: [B, S] int64. With a sink also computes the
   // gradients of (sum x factor) by the parameters and, in grad_input, by the input. scratch:
-  // uint8; undefined: the head takes it behind its result, which outlives it. The freed scratch
-  // then merges with the free memory behind it.
+  // uint8; undefined: the head allocates scratch after its result, because the result lives longer.
+  // The freed scratch then merges with the free memory behind it.
   virtual LossSum loss(std::span<const at::Tensor> params, const at::Tensor& input,
                        const at::Tensor& targets, LossFactor factor, const at::Tensor& scratch,
                        GradSink* sink, at::Tensor* grad_input) = 0;

@@ -45,14 +45,14 @@ struct StepRecord {
   double step_ms = 0;
   double tokens_per_s = 0;  // over all ranks
   double tflops = 0;        // per device
-  double mfu = 0;           // share of the matrix products' rate measured at the start; 0: unknown
+  double mfu = 0;           // share of the best rate of matrix products seen so far; 0: unknown
   std::optional<double> mfu_of_card;  // share of the GPU's dense peak, where that is known
   StepMemory memory;
   StepTimers timers_ms;
   std::optional<PlanError> plan_error;  // from the third step of a process on
   // Time that the steps stood still for a checkpoint since the last line; only if one was saved.
   std::optional<double> checkpoint_ms;
-  std::optional<double> eval_loss;  // only of steps after which it evaluated
+  std::optional<double> eval_loss;  // only of steps that an evaluation followed
   std::optional<double> eval_ppl;
   std::vector<std::pair<std::string, double>> eval_losses{};  // of data.valid_sets, by name
 };

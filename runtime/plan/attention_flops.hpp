@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// FLOP/s of the operator that `options` name, forward and backward together; of the other operator
-// where that one's rates are not known; 0: neither is known.
+// FLOP/s of attention, forward and backward together, by the operator of options.attention. If its
+// rates are not known: by the other operator. 0: the rates of neither operator are known.
 //
 // The time of a pair of a query and a key has a part in proportion to the head, up to 128 elements,
 // and a part that does not depend on it. Blocks at the diagonal are computed whole, as if a row had

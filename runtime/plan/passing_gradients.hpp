@@ -8,7 +8,7 @@ namespace sluice {
 // Chooses the groups with GroupShape::rounds_gradients: those of blocks, where
 // may_round_gradients() holds and a group's backwards follow each other, as below. Tables and heads
 // keep fp32: a slot of their size would take more than their rounded gradients save. REQUIRES: as
-// pass_gradients(), and is called before it.
+// pass_gradients(). Must be called before pass_gradients().
 void round_gradients(StepShape& shape);
 
 // Decides for each group. Gradients of a GPU's blocks pass where may_pass_gradients() holds and the

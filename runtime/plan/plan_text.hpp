@@ -37,7 +37,7 @@ struct TierPlan {
   std::int64_t budget = 0;
   // On a GPU's device: an estimate of NCCL's buffers, which its allocator does not count.
   std::int64_t nccl = 0;
-  // What the budget is for.
+  // Bytes that count against the budget.
   [[nodiscard]] std::int64_t need() const { return peak + nccl; }
   std::int64_t card = 0;  // of a GPU's device: TierBudgets::card
   // Bytes above the budget or the card, whichever is exceeded by more.
@@ -84,9 +84,9 @@ void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t ava
 [[nodiscard]] BudgetError out_of_device_memory(const StepPlan& plan, const MemoryPlan& memory,
                                                const std::string& what);
 
-// The memory of a rank while it runs `program`, by tier. `nccl`: of a GPU (nccl_memory.hpp). The
-// host's figure counts whole pages, as
-// HostPool does, and the step program itself if any state is off-device.
+// The memory of a rank while it runs `program`, by tier. `nccl`: bytes of NCCL's buffers on a GPU
+// (nccl_memory.hpp). The host's figure counts whole pages, as HostPool does. It also counts the
+// step program itself if the program uses the host or NVMe.
 [[nodiscard]] MemoryPlan plan_memory(const Program& program, const TierBudgets& budgets,
                                      std::int64_t nccl = 0);
 
@@ -103,8 +103,9 @@ void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t ava
                                     const MemoryPlan& memory, const TimeReport* time,
                                     const std::vector<TierBytes>& stages);
 
-// Throws BudgetError if a rank needs more than a budget or its GPU's memory. The error names all
-// such tiers, their largest tags, and changes that make the plan fit.
+// Throws BudgetError if a rank needs more than a tier's budget or its GPU's memory. The error names
+// all such tiers, their largest tags, and changes that make the plan fit. Does not check
+// TierBudgets::memory, which only a search for this host sets.
 void check_budget(const StepPlan& plan, const MemoryPlan& memory);
 
 // The same check after the run: throws BudgetError if `measured`, the rank's peak on its device, is

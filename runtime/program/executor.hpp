@@ -41,7 +41,7 @@ class OpHandler {
 struct OpTiming {
   std::int64_t wait_us = 0;   // the executing thread starts to wait for `waits`
   std::int64_t begin_us = 0;  // the executing thread starts to run or issue the operation
-  std::int64_t end_us = 0;
+  std::int64_t end_us = 0;    // the executing thread has run or issued the operation
   // Start and end on a lane other than compute. For comm, pipe and disk the end is known only if it
   // is watched (otherwise 0), and their operations may overlap.
   std::int64_t lane_begin_us = 0;

@@ -72,7 +72,7 @@ class Checkpointing {
 
   // Names of unreadable checkpoints, which do not count towards checkpoint.keep.
   void set_known_bad(std::vector<std::string> names) { known_bad_ = std::move(names); }
-  // The step of the newest save that began and has not failed; -1: none.
+  // The step of the last save; -1: no save has begun, or the last save failed.
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
   // When the save that is under way began; nullopt: none is.
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> under_way_since() const {

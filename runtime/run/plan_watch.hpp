@@ -22,7 +22,8 @@ struct RunRates {
   std::string origin;  // for people
 };
 
-// The measured figures of a record. A tier without a store is not counted, nor a GPU's host tier.
+// Which figures of a record are measured. Device: not if several ranks on the CPU share a process,
+// because memory is counted by process. Host and NVMe: only if the engine has an off-device store.
 // step_time: the step ran its whole program (Engine::next_step_is_whole).
 struct CountedTiers {
   bool device = false;

@@ -1,6 +1,7 @@
 // The reports of a run: log, progress line, metrics, TensorBoard events, and the trace of the last
-// step. Every rank has a RunReport and makes the same calls; only rank 0 writes. Borrows options,
-// engine, plan and communicator, which outlive the RunReport. Only compare_ranks() is collective.
+// step. Every rank has a RunReport and makes the same calls. Only rank 0 writes, but every rank
+// writes snapshots of its memory. Borrows options, engine, plan and communicator, which outlive the
+// RunReport. Only compare_ranks() is collective.
 // Not thread-safe: used by the thread that runs the steps.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Decides when a run is saved and when the run must stop for its time limit. Only rank 0 has a
-// clock; rank 0 votes at the begin of each step. Not thread-safe.
+// Decides when a run is saved and when the run must stop for its time limit. Only rank 0's clock
+// votes, at the begin of each step. Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -31,8 +31,10 @@ class SaveClock {
   [[nodiscard]] bool limit_reached() const { return limit_reached_; }
 
   void step_took(double seconds);
-  void saved(Clock::time_point now, double seconds);  // a save began; time of the last save
-  void save_took(double seconds);                     // time of the last save; 0: none
+  // Called when a save behind the steps has begun, or a synchronous save has ended. `seconds`: the
+  // time of the last successful save; 0: none.
+  void saved(Clock::time_point now, double seconds);
+  void save_took(double seconds);  // the time of the last successful save; 0: none
   // `under_way_since`: begin of the save that runs behind the steps; nullopt: none. The last save
   // waits for that save. `due_next`: a save is due after the next step.
   void expect(std::optional<Clock::time_point> under_way_since, bool due_next);

@@ -41,14 +41,14 @@ struct TrainerOptions {
   std::string resume_command;     // lines to print at the end of a stopped run; empty: not known
   std::optional<RunRates> rates;  // nullopt: the step time is not predicted
   RunEvents* events = nullptr;    // of rank 0; null: events.jsonl is not written
-  // On rank 0: called when nothing refuses the run any more, before its files are opened.
+  // On rank 0: called after the last check that may refuse the run, before its files are opened.
   std::function<void()> on_accepted;
 };
 
 // Runs to the last step, or to the end of the step in which a rank was asked to stop
 // (runtime/launch/stop_signal.hpp). Collective. Returns the process's exit code: 0, or 130 if the
-// run was stopped. Throws TrainingError if the loss or a gradient becomes non-finite; the message
-// names step, rank and unit.
+// run was stopped. Throws TrainingError if the loss or the gradient norm is not finite, unless the
+// loss scale skips the step; the message names step, rank and unit.
 [[nodiscard]] int run_trainer(const TrainerOptions& options, MeshComms& comms,
                               const TrainingData& data, Watchdog& watchdog);
 

@@ -24,7 +24,7 @@ void philox_batch(std::uint32_t (&w)[4][kBatchBlocks], const PhiloxRange& range,
   auto x3 = S::uset1(static_cast<std::uint32_t>(range.stream >> 32));
   std::uint32_t k0 = static_cast<std::uint32_t>(range.seed);
   std::uint32_t k1 = static_cast<std::uint32_t>(range.seed >> 32);
-  for (int round = 0; round < 10; ++round) {  // philox_rounds (philox_core.hpp), 16 at a time
+  for (int round = 0; round < 10; ++round) {  // philox_rounds.hpp, 16 blocks at a time
     const auto a = S::umul_wide(x0, 0xD2511F53U);
     const auto b = S::umul_wide(x2, 0xCD9E8D57U);
     x0 = S::uxor(S::uxor(b.high, x1), S::uset1(k0));

@@ -68,15 +68,16 @@ struct Scalar16 {
   }
   // Orders streamed stores before later stores that publish them to other threads.
   static void fence() {}
-  // Values exactly between two bf16 values of which the smaller is even: the next fp32 value
-  // towards zero. bf16 is the same.
+  // Replaces ties by the next fp32 value towards zero, which rounds to the same bf16. A tie lies
+  // exactly between two bf16 values of which the one nearer to zero is even.
   static F leave_ties(F a) {
     return lanes([&a](int i) {
       const std::uint32_t u = std::bit_cast<std::uint32_t>(a.v[i]);
       return std::bit_cast<float>(u - ((u & 0x1ffffU) == 0x8000U ? 1U : 0U));
     });
   }
-  // From their bf16 values and their low 16 bits. REQUIRES: leave_ties() changes none.
+  // Joins bf16 values and the low 16 bits of the fp32 values. REQUIRES: no fp32 value is a tie
+  // (leave_ties).
   static F load_split(const Bf16* p, const std::uint16_t* low) {
     return lanes([p, low](int i) {
       const auto remainder = static_cast<std::uint32_t>(static_cast<std::int16_t>(low[i]));
@@ -90,8 +91,8 @@ struct Scalar16 {
   }
   static void stream_low(std::uint16_t* p, F a) { store_low(p, a); }
   // Adds 16 random bits (words[i] from bit kShift on) to the 16 bits that bf16 drops, and
-  // truncates. The magnitude is so rounded up with the probability of the dropped part. Infinities
-  // stay.
+  // truncates. So the magnitude rounds up with a probability equal to the dropped fraction of a
+  // bf16 step. Infinities stay.
   template <int kShift>
   static void store_stochastic(Bf16* p, F a, const std::uint32_t* words) {
     for (int i = 0; i < 16; ++i) {

@@ -2,8 +2,8 @@
 //
 //   g = scale * grad;  u = sign(b1 m + (1-b1) g);  p = p (1 - lr wd) - lr u;  m = b2 m + (1-b2) g
 //
-// The sign of a number below 1.2e-38 and of NaN is 0. So threads that flush subnormals to zero get
-// the signs that a GPU gets.
+// The sign of a NaN and of a number of magnitude below 1.2e-38 is 0. So threads that flush
+// subnormals to zero get the same signs as a GPU.
 #pragma once
 
 #include "kernels/cpu/update/update_span.hpp"

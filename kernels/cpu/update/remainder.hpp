@@ -6,12 +6,14 @@
 
 namespace sluice {
 
-// Master weights that lie exactly between two bf16 values, of which the smaller is even, become the
-// next fp32 value towards zero, as every update of bf16 weights leaves them.
+// Replaces every tie by the next fp32 value towards zero, as every update of bf16 weights does. A
+// tie lies exactly between two bf16 values of which the one nearer to zero is even.
 void leave_ties(float* master, std::int64_t n);
 
+// remainders[i] = the low 16 bits of master[i].
 void take_remainders(std::uint16_t* remainders, const float* master, std::int64_t n);
-// From bf16 weights in fp32 to their master weights.
+// Turns bf16 weights, given in fp32, into their master weights. REQUIRES: master weights without
+// ties (leave_ties).
 void add_remainders(float* weights, const std::uint16_t* remainders, std::int64_t n);
 
 }  // namespace sluice

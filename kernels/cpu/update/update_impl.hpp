@@ -95,12 +95,13 @@ struct UpdateRange {
     const auto address = reinterpret_cast<std::uintptr_t>(from) / sizeof(T);
     return static_cast<std::int64_t>((kLanes - address % kLanes) % kLanes);
   }
-  // From element i on: of the weights that are streamed or are part of master weights, else of the
-  // master weights.
+  // Elements from i to the next multiple of 16 elements: in the output weights if these are
+  // streamed or split with remainders, else in the master weights.
   std::int64_t until_aligned(std::int64_t i) const {
     return stream || is_split() ? until_lanes(out + i) : until_lanes(a.master + i);
   }
-  // Element i of `to` begins 16 lanes' memory where element i does that until_aligned() counts to.
+  // True if `to` reaches multiples of 16 elements at the same indices as the buffer that
+  // until_aligned() measures.
   template <class T>
   bool is_aligned(const T* to) const {
     return reinterpret_cast<std::uintptr_t>(to) % sizeof(T) == 0 &&

@@ -8,10 +8,10 @@
 // The new master weights and moments may go to other memory (master_out), so that the old ones
 // stay.
 //
-// With bf16 weights no new master weight lies exactly between two bf16 values, of which the smaller
-// is even: such a one becomes the next fp32 value towards zero, and rounds to the same weight. So
-// the weight and the low 16 bits (the remainder) determine the master weight, and may be all that
-// is kept of it (remainders): 2 bytes a parameter less, with the same bits.
+// With bf16 weights, an update replaces every tie by the next fp32 value towards zero, which rounds
+// to the same weight (leave_ties() of remainder.hpp). The weight and the low 16 bits (the
+// remainder) then determine the master weight, and `remainders` can stand for master weights. This
+// saves 2 bytes a parameter, and the bits are the same.
 //
 // Moments may be stored in bf16 with stochastic rounding; the update itself uses them unrounded.
 // The 16 random bits for the first and the second moment of element e are the low and the high half
@@ -31,15 +31,15 @@ inline constexpr std::size_t kMostMoments = 2;  // of one optimizer
 
 struct UpdateSpan {
   float* master = nullptr;  // [n], updated; null with remainders
-  // [n], updated, in place of `master`; or null. The master weights are then `weights` and these.
-  // REQUIRES: weights_out, in bf16. CUDA launchers also require that it is `weights`.
+  // [n], updated, in place of `master`; or null. The master weights are then `weights` joined with
+  // `remainders`. REQUIRES: weights_out, in bf16; in CUDA launchers, weights_out == weights.
   std::uint16_t* remainders = nullptr;
   const void* weights = nullptr;  // [n] bf16, with remainders; may be weights_out
   // [n] of moments_dtype each, updated. No std::array: isa_*.cpp may not emit its functions.
   void* moments[kMostMoments] = {};
-  // [n] each, of the same types: where the new master weights, or remainders, and moments go, and
-  // nothing of `master`, `remainders` and `moments` changes. Null: in place. The buffers must not
-  // overlap. Host only: CUDA launchers refuse them.
+  // [n] each, of the same types: other memory for the new master weights or remainders, and for the
+  // new moments. `master`, `remainders` and `moments` then do not change. Null: in place. All or
+  // none. The buffers must not overlap. Host only: CUDA launchers refuse them.
   float* master_out = nullptr;
   std::uint16_t* remainders_out = nullptr;
   void* moments_out[kMostMoments] = {};
@@ -68,9 +68,9 @@ struct UpdateSpan {
   std::int64_t rounding_element = 0;  // e of element 0, >= 0; e is unique among a rank's elements
 };
 
-// Throws Error, in the optimizer's name, on n < 0, a null pointer, moments in fp16, a part of the
-// states with other memory for its new values, remainders beside master weights or of weights that
-// are not bf16.
+// Throws Error, with the optimizer's name, on n < 0, a null pointer, moments in fp16, other memory
+// for only a part of the new states, remainders beside master weights, or remainders of weights
+// that are not bf16.
 void check_span(const UpdateSpan& span, const std::string& optimizer, std::size_t moments);
 
 }  // namespace sluice

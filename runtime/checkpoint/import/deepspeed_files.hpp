@@ -1,5 +1,5 @@
-// The files of a checkpoint as DeepSpeed saves it, and what its two readers share. Only for the
-// sources of this folder.
+// The files of a checkpoint as DeepSpeed saves it, and functions that the readers of ZeRO's shards
+// and of universal checkpoints share. Only for the sources of this folder.
 //
 // clang-format off
 //   mp_rank_00_model_states.pt                        ZeRO-1 and 2: counters, names, shapes
@@ -35,13 +35,13 @@ struct DeepSpeedFiles {
 // and for tensor parallelism, pipelines, experts, states on NVMe and checkpoints without ZeRO.
 [[nodiscard]] DeepSpeedFiles open_deepspeed_files(const std::string& dir);
 
-// What a *_model_states.pt says about the run.
+// The facts about the run in a *_model_states.pt.
 struct DeepSpeedRun {
   ImportNames names = ImportNames::kHuggingFace;
   ImportProgress progress;
   std::optional<ModelOptions> model;  // of Megatron-DeepSpeed's arguments
 };
-// Whose names the parameters have.
+// The naming scheme of the parameters.
 [[nodiscard]] ImportNames deepspeed_names(const std::vector<std::string>& params);
 [[nodiscard]] DeepSpeedRun read_deepspeed_run(const TorchFile& model_states, ImportNames names);
 

@@ -34,7 +34,7 @@ inline constexpr int kMaxDefects = 16;
 
 struct CheckpointSummary {
   std::string name, path;
-  std::int64_t step = -1, generation = -1;  // -1: unknown, there is no manifest
+  std::int64_t step = -1, generation = -1;  // -1: unknown, because no manifest is readable
   std::int64_t bytes = 0;                   // of the files
   std::string saved_at;
   WorldLayout layout;
@@ -42,8 +42,8 @@ struct CheckpointSummary {
   bool is_latest = false;  // `latest` names this checkpoint
   std::string why_not;     // why the checkpoint is not complete
 };
-// Newest first by generation; unfinished checkpoints follow, by name. A missing directory gives an
-// empty list, and a checkpoint's own directory that checkpoint.
+// Newest first by generation. Checkpoints of unknown generation follow, highest step first. For a
+// missing directory the list is empty. For a checkpoint's own directory it holds that checkpoint.
 [[nodiscard]] std::vector<CheckpointSummary> ls(FileSystem& files, const std::string& dir);
 
 enum class Trust {

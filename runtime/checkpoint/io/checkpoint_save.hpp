@@ -35,7 +35,7 @@ struct SaveTarget {
 [[nodiscard]] SaveTarget decode_target(std::string_view text);
 
 // Creates `dir` if it is missing, removes unfinished saves of any step, and creates the step's
-// directory.
+// directory. Throws CheckpointError if other files are in the way of that directory, and IoError.
 [[nodiscard]] SaveTarget begin_save(FileSystem& files, const std::string& dir, std::int64_t step);
 
 struct RankWriterOptions {
@@ -81,7 +81,7 @@ void commit(FileSystem& files, const SaveTarget& target, std::span<const std::st
 void abandon_save(FileSystem& files, const SaveTarget& target) noexcept;
 
 struct PurgeOptions {
-  int keep = 2;                        // newest complete checkpoints that stay, at least 1; 0: all
+  int keep = 2;                        // number of newest complete checkpoints that stay; 0: all
   std::vector<std::string> known_bad;  // refused at resume: they do not count as complete
 };
 // Removes the checkpoints that are older than the newest `keep` complete ones, and the unfinished

@@ -31,7 +31,9 @@ std::vector<std::int64_t> split_indexed(const IndexedSplit& split,
 struct IndexedShuffle {
   std::string input, output;
   std::uint64_t seed = 1234;
-  std::int64_t memory_bytes = 1LL << 30U;  // of documents that are held at once
+  // Of documents that are held at once, about. An input above 256 times this size needs more: at
+  // most 256 temporary files are open.
+  std::int64_t memory_bytes = 1LL << 30U;
 };
 // Documents in an order that follows from the seed and their number. Documents that do not fit the
 // memory go through temporary files beside the output: twice the input's bytes on disk. Returns the

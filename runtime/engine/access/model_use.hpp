@@ -1,5 +1,5 @@
-// What an engine does with a model beside training: losses, logits, and the search for the first
-// non-finite value. Collective. REQUIRES of all but find_non_finite(): no deferred update.
+// Uses of an engine's model outside training: losses, logits, and the search for the first
+// non-finite value. Collective. REQUIRES: no deferred update, except for find_non_finite().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,7 @@ class ProgramRunner;
 class StepOps;
 struct EnginePrograms;
 
-// Engine's functions of the same names say what each returns.
+// engine.hpp documents the functions, under the same names.
 class ModelUse {
  public:
   ModelUse(const EngineSetup& setup, const EnginePrograms& programs, StepRun& run, StepOps& ops,

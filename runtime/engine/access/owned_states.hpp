@@ -39,8 +39,9 @@ class OwnedStates {
   // Makes master weights of `values`, the group's parameters from owned element `begin` on, where
   // the device has remainders.
   void add_low(int group, std::int64_t begin, std::span<float> values) const;
-  // Elements [begin, begin + elems) of an owned part: so many of them, the first ones, live on the
-  // device; the others are elements [off_begin, ...) of the part off-device.
+  // Elements [begin, begin + elems) of an owned part. The first `near` of them live on the device,
+  // from element `begin` of `on_device` on. The others live off-device, from element `off_begin` of
+  // the off-device part on.
   struct Split {
     at::Tensor on_device;  // the array on the device; may be undefined
     std::int64_t begin = 0;

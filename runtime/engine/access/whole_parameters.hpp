@@ -1,5 +1,5 @@
-// Whole parameters by name, gathered from and given to all ranks that hold a part. Slow and exact;
-// for looking at a model and for tests. Collective over the world.
+// Reads and writes whole parameters by name, over all ranks that hold a part. Exact, but slow: for
+// tests and for inspecting a model. Collective over the world.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,7 @@ class WholeParameters {
  public:
   WholeParameters(const EngineSetup& setup, OwnedStates& states, StepCarry& carry, RunImage& image);
 
-  // fp32 on the host. Throws Error where no rank has the name.
+  // fp32 on the host. Both throw Error if no rank has a parameter of this name.
   [[nodiscard]] at::Tensor get(const std::string& name);
   void set(const std::string& name, const at::Tensor& value);
 

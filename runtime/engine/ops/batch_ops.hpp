@@ -23,12 +23,12 @@ using RowSource = std::function<void(std::int64_t index, std::int64_t first_row,
 // micro-batch, then data-parallel rank.
 [[nodiscard]] std::int64_t first_row(const EngineSetup& setup, const StepRun& run, const Op& op);
 
-// The rows of a micro-batch are read once a program: by LoadBatch, or before it where something
-// else asks for their documents or for the number of learned targets.
+// The rows of a micro-batch are read once a program: by LoadBatch, or earlier if another operation
+// asks for the rows' documents or for the number of learned targets.
 class BatchOps {
  public:
-  // What the handler works on; all outlive it. `for_graphs`: batches and documents are found where
-  // recorded work reads them.
+  // The parts that the handler works on. They outlive the handler. `for_graphs`: batches and
+  // documents lie in fixed memory, which recorded kernels read.
   struct Parts {
     const EngineSetup& setup;
     StepRun& run;
@@ -38,7 +38,8 @@ class BatchOps {
   BatchOps(const Parts& parts, RowSource train, RowSource valid);
 
   void load(const Op& op);
-  // In training: what the loss head multiplies gradients by; 0 on a stage without one.
+  // In training: the factor by which the loss head multiplies gradients; 0 on a stage without a
+  // loss head.
   [[nodiscard]] double loss_factor();
   // Documents of the operation's rows; null: each row is one. A stage that loads no tokens reads
   // the rows for them.

@@ -1,5 +1,5 @@
-// Flights: what each micro-batch of a step holds from its first forward to its last backward.
-// Executing thread only; another thread is handed addresses, never a flight.
+// A flight holds the tensors of one micro-batch from its first forward to its last backward.
+// Only the executing thread uses flights. Other threads get addresses, never a flight.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -25,8 +25,8 @@ class GroupSink final : public GradSink {
   const UnitSpec& unit_;
 };
 
-// Of a split backward, which runs while the groups' gradient buffers need not exist: weight
-// products are deferred, and the other gradients wait in tensors of their own.
+// The sink of a split backward, during which the groups' gradient buffers need not exist. Weight
+// products are deferred. The other gradients are kept in tensors of their own.
 class SplitSink final : public GradSink {
  public:
   // `whole`: the unit's gradient buffers, for the sizes of its gradients.

@@ -4,7 +4,7 @@
 // gathered from there.
 //
 // enter() and the slots: executing thread. gather(): the thread of the comm lane, with addresses
-// taken in enter(), because a group may have a newer slot by the time the wire comes to the Gather.
+// taken in enter(), because a group may have a newer slot when the comm lane starts the Gather.
 // round(): the Gather of a rank alone, on the executing thread; recordable (StepGraphs).
 #pragma once
 

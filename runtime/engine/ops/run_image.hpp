@@ -1,8 +1,8 @@
-// A run's image on NVMe (offload.image): what the engine went on from, and what each step commits.
+// A run's image on NVMe (offload.image): the version that the run resumed from, and its commits.
 // Without an image every call but keeps() does nothing.
 //
-// commit() is called on the disk lane while a program runs; the state text changes between programs
-// only. All else: executing thread.
+// commit() is called on the disk lane while a program runs. set_state() is called only between
+// programs. All calls but commit(): executing thread.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,9 @@ namespace sluice {
 struct StepTimes {     // milliseconds of the executing thread, or of a GPU (OpClock)
   double forward = 0;  // in training with the loss head's gradients
   double backward = 0;
-  double comm = 0;       // waiting for collectives
+  // The executing thread's waits for other lanes (collectives, copies, host, NVMe), and the
+  // operations Gather, AddReplicas and Meet of the compute lane.
+  double comm = 0;
   double optimizer = 0;  // off-device: time of the host lane, beside the other times
   double io = 0;         // some NVMe transfer was under way, beside the other times
   double data = 0;

@@ -35,7 +35,7 @@ struct StepRun {
   OpId entered = -1;
   double loss_sum = 0;  // over the micro-batches of one call of the engine
   // Of the global batch whose rows were read last (SampleRows::learned_targets); 0 on a rank that
-  // has read none.
+  // has read no rows in this program.
   double learned_targets = 0;
   double data_ms = 0;
   double clip_coefficient = 1;
@@ -54,7 +54,7 @@ struct StepRun {
   [[nodiscard]] double loss_divisor(double tokens) const {
     return learned_targets > 0 ? learned_targets : tokens;
   }
-  // What the gradients of a micro-batch's sum of losses are multiplied by.
+  // The factor of the gradients of a micro-batch's sum of losses.
   [[nodiscard]] double loss_factor(double tokens) const {
     return input.loss_scale / loss_divisor(tokens);
   }

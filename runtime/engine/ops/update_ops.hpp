@@ -14,10 +14,10 @@ class UpdateOps {
  public:
   explicit UpdateOps(const StepParts& parts);
 
-  // `decision`: in device memory; null: norm_and_scale() has decided. Does nothing where the step
-  // is thrown away or only diagnosed. Where the GPU decides, update() enqueues the kernel, and the
-  // kernel changes nothing in a step that is thrown away. On a GPU, consecutive updates behind the
-  // norm are enqueued together with the last one.
+  // `decision`: in device memory; null: norm_and_scale() has decided. Does nothing if the step is
+  // only diagnosed, or if the host has decided to throw the step away. If the GPU decides, update()
+  // enqueues the kernel, and the kernel changes nothing in a step that is thrown away. On a GPU,
+  // consecutive updates behind the norm are enqueued together with the last one.
   void update(const Op& op, const cuda::StepClip* decision);
 
  private:

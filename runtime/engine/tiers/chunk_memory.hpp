@@ -35,7 +35,8 @@ class ChunkMemory {
     check(chunk.slot >= 0, "the chunk has a slot of the ring");
     return ring_ + chunk.slot * layout_.bytes + part;
   }
-  // The chunk's elements of a row: on the host in this place, or in this part of the slot.
+  // The chunk's elements of a row: in place `at` of a row on the host, or, for a row on NVMe, at
+  // offset `part` of the chunk's slot.
   [[nodiscard]] std::byte* state(const Chunk& chunk, RowId row, std::int64_t part,
                                  At at = At::kCurrent) const;
   [[nodiscard]] float* master(const Chunk& chunk, At at = At::kCurrent) const;

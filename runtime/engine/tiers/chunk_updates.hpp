@@ -39,11 +39,11 @@ class ChunkUpdates {
   // Whether the program that starts now only makes the parameters again that speculative updates of
   // the last step, which was thrown away, have replaced.
   void set_remaking(bool remaking) { remaking_ = remaking; }
-  // Whether speculative updates of the last step have replaced parameters.
+  // Whether speculative updates have replaced parameters, in the last step that speculated.
   [[nodiscard]] bool replaced_params() const;
   // The step's last backward has ended. While the program runs, from any thread.
   void end_backward() { backward_ended_ = true; }
-  // The number of chunks that the last step updated before the norm was known.
+  // The number of chunks updated before the norm was known, in the last step that speculated.
   [[nodiscard]] std::int64_t updated_early() const;
   // Whether the program updates some chunks before the norm is known.
   [[nodiscard]] bool speculates() const;
@@ -59,7 +59,7 @@ class ChunkUpdates {
   struct Early {
     std::int64_t begin = 0;        // first element of the first chunk
     std::int64_t chunk_elems = 1;  // of all chunks but the group's last
-    std::vector<char> updated;     // by chunk: the step that runs, or ran last, has updated it
+    std::vector<char> updated;     // by chunk: updated by the last step that speculated
     std::vector<char> kept;        // by chunk: the deferred update has nothing to compute
 
     [[nodiscard]] std::int64_t number_of(const Chunk& chunk) const {

@@ -27,7 +27,8 @@ struct Norm {
 void norm_forward(const Measured& y, const Norm& norm);
 void norm_input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& residual,
                          const Norm& norm);
-// The first pass of sums over rows; the second is in `sums`, or follows at once without.
+// The first pass of the sums over rows. The second pass is left to `sums` (RowSums::finish); if
+// `sums` is null, the second pass follows at once.
 void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const at::Tensor& dy,
                           const Norm& norm, RowSums* sums);
 void bias_gradient(const GradTarget& target, const at::Tensor& dy, RowSums* sums);
@@ -91,8 +92,8 @@ struct EntropySlice {
 };
 
 // Cross entropy of logits [C, V] fp32, whose rows may lie further apart: losses [C] fp32 and, if
-// defined, gradient [C, V], whose rows begin where those of the logits do. With a slice V are its
-// words, and losses are those of all slices. scalars: as in LossFactor.
+// defined, gradient [C, V], whose rows begin where those of the logits do. With a slice, V is the
+// number of the slice's words, and losses are over all slices. scalars: as in LossFactor.
 struct Entropy {
   const at::Tensor& logits;
   const at::Tensor& targets;  // int64 [C]

@@ -17,11 +17,11 @@
 
 namespace sluice::device {
 
-// The fused operators do not take it.
+// True if the fused operators do not support the call.
 [[nodiscard]] bool needs_products(const AttentionInput& in);
 
-// What runs the kernels. Null: the CUDA module, on the current stream. A test has the bodies of the
-// kernels on the host, and tensors there.
+// Functions that run the kernels. Null: the CUDA module's, on the current stream. Tests pass the
+// kernels' bodies on the host, with tensors on the host.
 struct ProductKernels {
   decltype(cuda::launch_copy_heads)* copy_heads = nullptr;
   decltype(cuda::launch_attention_scores)* attention_scores = nullptr;

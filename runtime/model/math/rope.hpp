@@ -20,8 +20,8 @@ class RopeTable {
   // `dry`: only for the meta device; nothing is computed.
   explicit RopeTable(const ModelOptions& options, bool dry = false);
 
-  // Sequences whose tokens have positions [first, first + count), or of each document its own from
-  // 0.
+  // The tokens of each sequence have positions [first, first + count). With documents, positions
+  // restart at 0 in each document, and `first` is 0.
   struct Positions {
     std::int64_t first = 0;
     std::int64_t count = 0;
@@ -32,7 +32,7 @@ class RopeTable {
     at::Tensor cos, sin;
   };
   [[nodiscard]] Angles angles(const Positions& positions, const at::Device& device) const;
-  // Those of `rows` packed rows, which documents null leaves whole.
+  // The angles of `rows` packed rows. Without documents each row is one document.
   [[nodiscard]] Angles packed_angles(const Positions& positions, std::int64_t rows,
                                      const at::Device& device) const;
 

@@ -18,7 +18,7 @@ class WeightProducts {
   // `matmul`: how deferred products run. The sink must outlive the object.
   WeightProducts(GradSink& sink, MatmulType matmul);
 
-  // Operands are kept: do not write to them after add().
+  // True: add() keeps products for later, so their operands must not be written after add().
   [[nodiscard]] bool defers() const { return deferred_ != nullptr; }
   void add(Product product);
   [[nodiscard]] GradSink& sink() const { return sink_; }

@@ -33,8 +33,8 @@ struct SearchLimits {
   int evaluations = 64;  // candidates that a search plans; if none fits, as many again
   bool offload = true;   // states may leave the device
   std::int64_t most_micro_batch = 64;
-  // If nothing fits, no larger program is planned to find the nearest miss: 84e9 states a rank in
-  // chunks of 16 MiB. Such a plan takes minutes.
+  // If nothing fits, the search for the nearest miss plans no program with more chunks than this,
+  // because such a plan takes minutes. With chunks of 16 MiB: 84e9 parameters a rank.
   std::int64_t most_chunks = 20'000;
   bool meshes = false;  // try other meshes of as many ranks
   // Above 0: only configurations that fit and whose step is shorter are found, no nearest miss.

@@ -4,7 +4,7 @@
 // the start of a step (update_flow.hpp), the first use of a shard waits for the shard's update.
 //
 // Resident groups are gathered once, at the start of a step (stages 1 and 2). In stage 0 nothing is
-// gathered, of a rank alone no resident group. Other groups are gathered by a window over the
+// gathered; a rank alone gathers no resident group. Other groups are gathered by a window over the
 // sequence of visits. While a visit runs, the window holds the groups that it and the next
 // `prefetch_units` visits read: each is gathered or being gathered. A group that leaves the window
 // is released. A lone rank that rounds master weights gathers a group right before the first use

@@ -32,10 +32,9 @@ class MemorySnapshots {
     const std::vector<OpTiming>& timings;
     const StepRecord& record;
   };
-  // Returns the page's path, or what failed.
   struct Result {
-    std::string path;
-    std::string failure;  // empty: the files are there
+    std::string path;     // of the page, also if the page could not be written
+    std::string failure;  // why a file could not be written; empty: both files are written
   };
   [[nodiscard]] Result write(const Step& step) const;
 

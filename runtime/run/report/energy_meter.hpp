@@ -14,8 +14,8 @@ namespace sluice {
 // GPUs by NVML, the library of the driver, which is loaded here and never unloaded.
 class GpuEnergy {
  public:
-  // nullptr where the library or a counter is missing, or where it shows another number of GPUs
-  // than `gpus`: then it is not known which of them the run has.
+  // nullptr if the library or a counter is missing, or if NVML shows another number of GPUs than
+  // `gpus`, because the GPUs of the run are then unknown.
   [[nodiscard]] static std::unique_ptr<GpuEnergy> open(int gpus);
   [[nodiscard]] std::optional<double> joules() const;  // of all GPUs since the driver was loaded
 

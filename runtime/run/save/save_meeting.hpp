@@ -28,8 +28,9 @@ class SaveMeeting {
 
   // Calls alive() with this rank's action and whether the rank may be silent for longer.
   void tell(const char* doing, bool silent) const { alive_(doing, silent); }
-  // Called while a rank waits for a save. Tells this rank's action if the action changed, or some
-  // rank progressed before the last meeting. `ready`: own part done; `committing`: the phase.
+  // Called while a rank waits for a save. Tells this rank's action if the action changed, or if a
+  // rank progressed between the last two meetings. `ready`: this rank's part of the phase is done.
+  // `committing`: the phase is the commit.
   void tell_progress(bool ready, bool committing);
   // Makes the next tell_progress() tell in any case.
   void forget_told() { told_.clear(); }
@@ -39,7 +40,7 @@ class SaveMeeting {
   const PhaseObserver alive_;
   const std::int64_t own_bytes_;
   double moved_by_all_ = 0;      // at the last meeting
-  bool some_rank_moved_ = true;  // before the last meeting
+  bool some_rank_moved_ = true;  // between the last two meetings
   std::string told_;             // last text of tell_progress()
   std::atomic<std::int64_t> moved_{0};
 };

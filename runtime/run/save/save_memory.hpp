@@ -47,7 +47,8 @@ class SaveMemory {
   void take_staging();
   void free_staging() noexcept;
   [[nodiscard]] std::span<float> staging() const;
-  // Bytes of each part of the staging: the caller's, the engine's, the writer's.
+  // Bytes of each of the staging's four parts: of the caller, the engine, the writer, and the
+  // conversion to 16 bits.
   [[nodiscard]] std::int64_t part_bytes() const { return part_bytes_; }
 
   [[nodiscard]] std::int64_t copy_bytes() const { return options_.copy_bytes; }
@@ -60,7 +61,7 @@ class SaveMemory {
   HostPool pool_;
   HostBlock copy_;
   HostBlock staging_;
-  HostBlock others_staging_;  // counted only: the engine's and the writer's parts
+  HostBlock others_staging_;  // counted only: the other three parts
   bool said_no_room_ = false;
 };
 
