@@ -274,7 +274,7 @@ RunState RunSaver::state_of(const RunProgress& progress) const {
   run.step = progress.step;
   run.updates = progress.updates;
   run.seed = options.train.seed;
-  run.samples = first_samples_ + (progress.step - first_step_) * context_.global_batch;
+  run.samples = samples_until(progress.step);
   run.tokens = run.samples * options.model.seq;
   run.learning_rate = progress.learning_rate;
   run.loss_scale = progress.loss_scale.scale;

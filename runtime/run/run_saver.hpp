@@ -90,6 +90,12 @@ class RunSaver {
   // Completes a save under way before the run ends with an error.
   void complete();
 
+  // Samples that the run has taken up to this step, over all ranks; a run that was resumed may have
+  // had another global batch before.
+  [[nodiscard]] std::int64_t samples_until(std::int64_t step) const {
+    return first_samples_ + (step - first_step_) * context_.global_batch;
+  }
+
   // How long steps waited for saves since the last call, in ms; nullopt: no wait.
   [[nodiscard]] std::optional<double> take_stall_ms();
 

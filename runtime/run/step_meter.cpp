@@ -36,7 +36,6 @@ StepRecord StepMeter::record(const Engine& engine, const StepInput& input,
   record.grad_norm = result.grad_norm;
   record.lr = input.lr;
   record.loss_scale = input.loss_scale;
-  record.tokens = input.step * batch_tokens;
   record.step_ms = step_ms;
   record.tokens_per_s = static_cast<double>(batch_tokens) / step_ms * 1e3;
   const double flops = engine.plan().model_flops_per_step / ranks_ / step_ms * 1e3;

@@ -30,7 +30,8 @@ class StepMeter {
 
   // Starts the clock of a step and resets the peaks.
   void begin_step(const Engine& engine);
-  // Values of the completed step, except `skipped`, `checkpoint_ms` and values of an evaluation.
+  // Values of the completed step, except `tokens`, `skipped`, `checkpoint_ms` and values of an
+  // evaluation.
   [[nodiscard]] StepRecord record(const Engine& engine, const StepInput& input,
                                   const StepResult& result);
   // The measured figures of the step that began last.

@@ -236,6 +236,7 @@ class Trainer {
     report_.keep_timings(step);  // before an evaluation, which overwrites the timings
     const bool skipped = judge(input, result);
     StepRecord record = meter_.record(engine_, input, result);
+    record.tokens = saver_.samples_until(step) * options_.engine.model.seq;
     record.skipped = skipped;
     record.checkpoint_ms = saver_.take_stall_ms();
     watchdog_.pulse();

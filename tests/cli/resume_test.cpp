@@ -195,6 +195,10 @@ TEST_F(Resume, WhatChangesTheNumbersIsNamed) {
         "train.global_batch: 4 -> 8", "16 samples are left out"}) {
     EXPECT_NE(resumed.output.find(said), std::string::npos) << said << "\n" << resumed.output;
   }
+  const std::vector<nlohmann::json> steps = scratch_.metrics("run");
+  EXPECT_EQ(steps.back()["tokens"].get<int>(),
+            (4 * 4 + 6 * 8) * steps.front()["tokens"].get<int>() / 4)
+      << "4 steps of 4 samples and 6 of 8";
   const Finished wider = train("run", "--resume auto --set model.hidden=64 --set train.steps=20");
   EXPECT_EQ(wider.exit_code, 2) << wider.output;
   EXPECT_NE(wider.output.find("is of another model"), std::string::npos) << wider.output;
