@@ -173,7 +173,10 @@ std::string key_of(const ConversationRequest& request) {
   hasher.add(kConversationVersion);
   hasher.add(request.encoder->fingerprint());
   hasher.add(static_cast<std::int64_t>(request.format));
-  for (const TextFile& file : request.files) add_identity(hasher, file);
+  for (const TextFile& file : request.files) {
+    hasher.add(std::int64_t{file.named});  // a named binary is an error, a found one is left out
+    add_identity(hasher, file);
+  }
   return hasher.digest_hex();
 }
 

@@ -191,6 +191,9 @@ TEST_F(Sft, WhatIsLeftOutIsCountedWithItsPlaces) {
   EXPECT_THAT(problems[2], HasSubstr("left out 2 with an empty answer: "));
   EXPECT_THAT(problems[2], HasSubstr("a.jsonl, line 4: "));
   EXPECT_EQ(opened->place(0), (folder_ / "a.jsonl") + ", line 1");
+  ConversationRequest found = request;
+  found.files[0].named = false;
+  EXPECT_EQ(ConversationCache::open_existing(found), nullptr) << "a found binary is no error";
   for (const auto& entry : std::filesystem::directory_iterator(folder_ / "cache")) {
     if (entry.path().extension() == ".conversations") std::filesystem::resize_file(entry, 40);
   }
