@@ -41,12 +41,8 @@ Json tier_json(const RunPlan& plan, Tier tier, double end_s, bool& thinned) {
   const TierPlan& memory = plan.memory.of(tier);
   const MemoryCurve curve = memory_curve(plan.program, plan.time.timeline, tier);
   thinned = thinned || curve.thinned;
-  std::int64_t highest = 0;
   Json times = Json::array();
-  for (const MemoryPoint& point : curve.points) {
-    times.push_back(ticks_of(point.at_s, end_s));
-    highest = std::max(highest, point.total);
-  }
+  for (const MemoryPoint& point : curve.points) times.push_back(ticks_of(point.at_s, end_s));
   Json layers = Json::array();
   const auto add = [&](const std::string& name, const std::string& colour, auto bytes_of) {
     Json bytes = Json::array();
@@ -66,7 +62,7 @@ Json tier_json(const RunPlan& plan, Tier tier, double end_s, bool& thinned) {
     for (const std::int64_t bytes : point.by_tag) rest -= bytes;
     return rest;
   });
-  const std::int64_t beside = memory.peak - highest;
+  const std::int64_t beside = plan.beside_program(tier);
   add(std::string(kBesideProgram), "beside", [beside](const MemoryPoint&) { return beside; });
   return {
       {"name", name_of(tier)},         {"budget", memory.budget}, {"peak", memory.peak},
