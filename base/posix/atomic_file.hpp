@@ -54,7 +54,8 @@ bool write_file_atomically(const std::string& path, std::string_view text,
 
 // One text where a user asked for it (-o, --html). A device, a pipe or an open descriptor
 // (/dev/stdout) is written, never replaced. A symbolic link stays: the file that it names is
-// replaced as a whole. Throws IoError.
+// replaced as a whole. "-" is standard output. Throws IoError.
 void write_output_file(const std::string& path, std::string_view text);
+[[nodiscard]] inline bool is_standard_output(std::string_view path) { return path == "-"; }
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/posix/atomic_file.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 
 namespace sluice {
@@ -22,6 +23,14 @@ inline std::string program_name() {
 inline void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
+}
+
+// Prints beside the file that -o or --html names. If the name is "-", the file's text has standard
+// output for itself.
+inline void print_beside(const std::string& file, const std::string& text) {
+  std::FILE* const to = is_standard_output(file) ? stderr : stdout;
+  std::fputs(text.c_str(), to);
+  std::fflush(to);
 }
 
 [[noreturn]] inline void refuse_lost_output() {

@@ -9,6 +9,7 @@
 #include "kernels/cpu/parallel.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/cli/bench_support.hpp"
+#include "runtime/cli/command_output.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/doctor/attention_work.hpp"
 #include "runtime/doctor/cuda_gpu.hpp"
@@ -147,9 +148,9 @@ int run_doctor(const DoctorCommand& command) {
   };
   DoctorReport report = examine(input);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::fputs((command.json ? to_json(report) : describe(report)).c_str(), stdout);
+  print_beside(out, command.json ? to_json(report) : describe(report));
   const bool written = write_rates(report, out);
-  if (!command.json) {
+  if (!command.json && !is_standard_output(out)) {
     std::printf(
         "rates file: %s%s\n", out.c_str(),
         written ? "" : ", left as it was: it holds more than this interrupted run measured");

@@ -37,7 +37,8 @@ void add_migrate(CLI::App& app, MigrateCommand& command) {
       ->add_option("--allow", to.allowed,
                    "go on without a key that stops the migration; repeatable")
       ->allow_extra_args(false);
-  migrate->add_option("-o,--output", command.out, "the YAML file to write; none: standard output");
+  migrate->add_option("-o,--output", command.out,
+                      "the YAML file to write; none, or -: standard output");
   migrate->add_flag("--json", command.json, "the report for machines");
   migrate->add_flag("--check", command.check, "the report alone: write no configuration");
   migrate->add_flag("--keys", command.keys, "print what becomes of every key of DeepSpeed");

@@ -95,6 +95,8 @@ int run_migrate(MigrateCommand command) {
     print(migrate::deepspeed_keys_markdown());
     return 0;
   }
+  const std::string as_told = command.out;
+  if (is_standard_output(command.out)) command.out.clear();
   refuse_to_overwrite(command.out);
   take_sizes(command.request);
   if (!command.out.empty()) command.request.out = command.out;
@@ -102,7 +104,7 @@ int run_migrate(MigrateCommand command) {
   const std::string name = command.out.empty() ? "migrated.yaml" : command.out;
   try_model(command.request, name, migration);
   if (command.json) {
-    print(migrate::report_json(migration));
+    print_beside(command.check ? "" : as_told, migrate::report_json(migration));
   } else {
     print_report(command, migration);
   }
@@ -113,7 +115,7 @@ int run_migrate(MigrateCommand command) {
   if (command.check) return 0;
   if (!command.out.empty()) {
     write_new_file(command.out, migrate::write_yaml(migration));
-  } else if (!command.json) {
+  } else if (!command.json || is_standard_output(as_told)) {
     print(migrate::write_yaml(migration));
   }
   return 0;

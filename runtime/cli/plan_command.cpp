@@ -15,6 +15,7 @@
 #include "configs/validate.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/checkpoint/hf/hf_config.hpp"
+#include "runtime/cli/command_output.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/setup/hf_setup.hpp"
 #include "runtime/cli/setup/machine_room.hpp"
@@ -73,11 +74,6 @@ RunFacts facts_of(const PlanCommand& command, const RunConfig& run, const PlanMa
   return facts;
 }
 
-void print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
-}
-
 // `said`: notes that standard error has; a plan that is read by itself has them too.
 void print_whole(const PlanCommand& command, const RunPlan& plan, RunFacts facts,
                  const std::vector<std::string>& said, const SearchResult* result,
@@ -86,7 +82,7 @@ void print_whole(const PlanCommand& command, const RunPlan& plan, RunFacts facts
   if (!command.html.empty()) {
     write_output_file(command.html, plan_html(plan, facts, result, rows));
   }
-  if (command.json) print(report_json(plan, facts, result, rows));
+  if (command.json) print_beside(command.html, report_json(plan, facts, result, rows));
 }
 
 // On a GPU.
@@ -205,13 +201,13 @@ int run_plan(const PlanCommand& command) {
   facts.notes.push_back(describe_saving(config, place));
   progress.reset();
   // A search may take minutes: a reader has the plan before it.
-  if (!command.json) print(report_text(plan, facts));
+  if (!command.json) print_beside(command.html, report_text(plan, facts));
   std::optional<std::vector<FitRow>> rows;
   if (command.compare) {
     progress.emplace(STDERR_FILENO, "planning every tier and stage");
     rows = compare(planner, question);
     progress.reset();
-    if (!command.json) print(compare_text(*rows));
+    if (!command.json) print_beside(command.html, compare_text(*rows));
   }
   std::optional<SearchResult> result;
   if (command.suggest) {
@@ -219,7 +215,7 @@ int run_plan(const PlanCommand& command) {
     result = here ? search_this_host(planner, config.run, place)
                   : search_plans(planner, config.run, question);
     progress.reset();
-    if (!command.json) print(suggestions_text(*result));
+    if (!command.json) print_beside(command.html, suggestions_text(*result));
   }
   print_whole(command, plan, std::move(facts), config.notes, result ? &*result : nullptr,
               rows ? &*rows : nullptr);

@@ -146,9 +146,10 @@ int run_report(const ReportCommand& command) {
   }
   const std::string path =
       command.output.empty() ? data.front()->folder + "/report.html" : command.output;
-  check_target(path, runs);
+  const bool piped = is_standard_output(path);
+  if (!piped) check_target(path, runs);
   write_output_file(path, runs_page(data, false));
-  print(runs_text(data) + path + "\n");
+  print_beside(path, runs_text(data) + (piped ? "" : path + "\n"));
   return 0;
 }
 

@@ -106,8 +106,9 @@ void add_report(CLI::App& app, Arguments& args) {
   ReportCommand& to = args.report;
   CLI::App* report = app.add_subcommand("report", "a page of charts of one run, or of several");
   report->add_option("runs", to.runs, "folders of runs (output.dir)")->required();
-  auto* output = report->add_option("-o,--output", to.output,
-                                    "the file; default: report.html in the first run's folder");
+  auto* output = report->add_option(
+      "-o,--output", to.output,
+      "the file, - for standard output; default: report.html in the first run's folder");
   auto* watch =
       report->add_flag("--watch", to.watch, "serve the page on 127.0.0.1 while the runs go on");
   watch->excludes(output);

@@ -52,7 +52,7 @@ void write_machine_rates(const MachineRates& rates, const std::string& path) {
   if (!folder.empty()) fs::create_directories(folder, error);
   try {
     if (error) throw_io_error("create the folder", folder.string(), error.value());
-    write_file_atomically(path, machine_rates_json(rates));
+    write_output_file(path, machine_rates_json(rates));
   } catch (const IoError& failed) {
     throw IoError("cannot write the rates file " + path + ": " +
                       std::generic_category().message(failed.error_number()) +

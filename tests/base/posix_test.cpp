@@ -230,6 +230,14 @@ TEST(OutputFile, WritesToAnOpenDescriptorWithoutReplacingItsFile) {
   EXPECT_EQ(text_of(notes), "old,page,again");
 }
 
+TEST(OutputFile, AMinusIsStandardOutput) {
+  ::testing::internal::CaptureStdout();
+  std::fputs("before,", stdout);
+  write_output_file("-", "page");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "before,page");
+  EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
 TEST(IoErrors, SayWhatToDo) {
   EXPECT_EQ(error_of([] { throw_io_error("write", "f", ENOSPC, write_remedy(ENOSPC)); }),
             "cannot write f: No space left on device; free space there or choose a folder on "

@@ -104,6 +104,7 @@ TEST_F(DataTools, StatsAreTextJsonAndAPage) {
   for (const char* place : {"<!--DATA-->", "/*STYLE*/", "/*SCRIPT*/", "http://"}) {
     EXPECT_EQ(page.find(place), std::string::npos) << place;
   }
+  EXPECT_TRUE(data("stats a.jsonl --html - 2>said | cat").output == page);
   expect_said("prepare a.jsonl -o a", "in 20 documents");
   expect_said("stats a_text_document --top 3", "ids occur; --tokenizer names them");
   expect_said("stats a_text_document a.jsonl --tokenizer bytes", "\ndocuments     40\n");

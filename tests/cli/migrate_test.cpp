@@ -73,6 +73,15 @@ TEST_F(Migrate, NeverOverwrites) {
   EXPECT_EQ(scratch_.read("out.yaml"), "mine\n");
 }
 
+TEST_F(Migrate, AMinusIsStandardOutput) {
+  const std::string yaml = run("migrate ds.json --world 2 2>report | cat").output;
+  EXPECT_EQ(run("migrate ds.json --world 2 -o - 2>again | cat").output, yaml);
+  EXPECT_EQ(run("migrate ds.json --world 2 -o - --json 2>json | cat").output, yaml);
+  EXPECT_NE(yaml.find("zero:"), std::string::npos) << yaml;
+  EXPECT_EQ(scratch_.read("again"), scratch_.read("report"));
+  EXPECT_TRUE(nlohmann::json::accept(scratch_.read("json"))) << scratch_.read("json");
+}
+
 TEST_F(Migrate, ARefusedMigrationWritesNothing) {
   scratch_.write(
       "adagrad.json",

@@ -56,6 +56,8 @@ TEST_F(PlanOutput, ThePageHoldsThePlan) {
   EXPECT_EQ(data["plan"], json(command));
   EXPECT_EQ(data["tiers"][0]["peak"], data["plan"]["tiers"]["device"]["peak"]);
   EXPECT_EQ(run("plan tiny.yaml --profile cpu --html nowhere/page.html").exit_code, 4);
+  EXPECT_EQ(tag_mistake(run(command + " --html - 2>said | cat").output), "");
+  EXPECT_NE(scratch_.read("said").find("memory of a rank"), std::string::npos);
 }
 
 // The key is the file's, the reason an override's: a note, on standard error once.

@@ -141,5 +141,17 @@ TEST_F(Report, BadArguments) {
   expect("run --watch -o x.html", 2, "-o");
 }
 
+// One page and nothing else on standard output.
+TEST_F(Report, AMinusIsStandardOutput) {
+  std::filesystem::create_directories(scratch_.path("run"));
+  scratch_.write("run/metrics.jsonl", "{\"step\":1,\"loss\":2}\n");
+  const Finished made = report("run -o - 2>said | cat");
+  EXPECT_EQ(tag_mistake(made.output), "");
+  EXPECT_EQ(Json::parse(data_of(made.output))["runs"].size(), 1U);
+  EXPECT_NE(scratch_.read("said").find("run"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path("-")));
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path("run/report.html")));
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -1,10 +1,10 @@
 // `sluice data stats`.
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 
 #include "base/posix/atomic_file.hpp"
+#include "runtime/cli/command_output.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/data/stats_page.hpp"
 #include "runtime/data/stats/data_stats.hpp"
@@ -39,7 +39,7 @@ int run_data_stats(const DataCommand& command) {
   if (!command.html.empty()) {
     write_output_file(command.html, stats_html(names.title, stats_page_json(stats, names), text));
   }
-  std::fputs((command.json ? stats_json(stats, names) : text).c_str(), stdout);
+  print_beside(command.html, command.json ? stats_json(stats, names) : text);
   return 0;
 }
 
