@@ -259,12 +259,16 @@ std::string RunSaver::why_stopped(std::int64_t step) const {
   }
   const bool limit = all[1] > 0;  // only rank 0 has the clock
   std::string text = stop_text(signals, limit, step);
-  if (options_.on && saves_) return text + ", saved to " + saves_->path() + kGoesOn;
+  const std::string saved = saved_path();
+  if (!saved.empty() && (options_.on || saves_->last_step() == step)) {
+    return text + ", saved to " + saved + kGoesOn;
+  }
   if (engine_.keeps_image()) return text + ", kept in offload.nvme_path" + kGoesOn;
-  return text + ", not saved (checkpoint.at_end: false)";
+  text += ", not saved (checkpoint.at_end: false)";
+  return saved.empty() ? text : text + "; the newest checkpoint is " + saved + kGoesOn;
 }
 
-bool RunSaver::can_resume() const { return (options_.on && saves_) || engine_.keeps_image(); }
+bool RunSaver::can_resume() const { return !saved_path().empty() || engine_.keeps_image(); }
 
 std::string RunSaver::saved_path() const { return saves_ ? saves_->path() : ""; }
 

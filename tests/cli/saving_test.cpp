@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "tests/cli/rank_processes.hpp"
 #include "tests/cli/resume_runs.hpp"
@@ -280,6 +281,30 @@ TEST_F(Resume, AFileThatAppearsAsksForASave) {
   EXPECT_EQ(done.exit_code, 0) << done.output;
   EXPECT_EQ(complete("run").size(), 1U) << done.output;
   EXPECT_FALSE(fs::exists(scratch_.path("run/save-now")));
+}
+
+// The run saves nothing by itself, so save-now's checkpoint is the one to go on from.
+TEST_F(Resume, AStopAfterASaveOnRequestSaysHowToGoOn) {
+  auto run = std::async(std::launch::async, [&] {
+    return train("run", "--set train.steps=60 --set checkpoint.at_end=false",
+                 {{"SLUICE_FAILPOINTS", "engine.step:delay=150"}});
+  });
+  bool asked = false;
+  const Finished stopped = during(
+      std::move(run),
+      [&] {
+        if (scratch_.metrics("run").size() >= 2 && !std::exchange(asked, true)) {
+          scratch_.write("run/save-now", "");
+        }
+        return !complete("run").empty();
+      },
+      [&] { signal_launcher(scratch_, "run", SIGTERM); });
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
+  EXPECT_NE(stopped.output.find("not saved (checkpoint.at_end: false); the newest checkpoint is "
+                                "run/checkpoints/step-0"),
+            std::string::npos)
+      << stopped.output;
+  EXPECT_NE(stopped.output.find(" --resume auto\n"), std::string::npos) << stopped.output;
 }
 
 TEST_F(Resume, TimeAndTheTimeLimitAskForSaves) {
