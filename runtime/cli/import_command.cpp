@@ -41,6 +41,26 @@ LoadedConfig config_of_folder(const std::string& dir, const CheckpointCommand& c
   return config;
 }
 
+// Refuses checkpoints of ours: there is nothing to import.
+void refuse_own_checkpoint(const std::string& dir) {
+  if (exists(join_path(dir, "config.json"))) return;
+  FileSystem& files = local_file_system();
+  const std::vector<CheckpointSummary> found = ls(files, checkpoints_in(files, dir));
+  if (std::none_of(found.begin(), found.end(), [](const CheckpointSummary& c) {
+        return c.step >= 0 && exists(join_path(c.path, kManifestName));
+      })) {
+    return;
+  }
+  throw IoError("cannot import " + dir +
+                    ": it holds checkpoints of Sluice already, which need no import; `sluice "
+                    "train RUN.yaml --resume " +
+                    dir + "` goes on from the newest, `sluice generate` and `sluice eval` take " +
+                    "--checkpoint " + dir +
+                    ", `sluice checkpoint export` makes a Hugging Face folder, and `sluice "
+                    "checkpoint convert` another checkpoint",
+                dir);
+}
+
 void check_is_hugging_face(const CheckpointCommand& command) {
   const std::string& dir = command.path;
   if (exists(join_path(dir, "config.json"))) return;
@@ -223,6 +243,7 @@ int run_checkpoint_import(const CheckpointCommand& command) {
       return import_states(command, *source);
     }
   }
+  refuse_own_checkpoint(command.path);
   if (deepspeed || megatron) {
     throw IoError(command.path + " is no " +
                       (deepspeed ? "checkpoint of DeepSpeed: it has neither *_optim_states.pt nor "

@@ -75,6 +75,24 @@ TEST(CheckpointCommand, AnImportNeedsAFolderOfItsOwn) {
 }
 
 // Readers of run/ take checkpoints that lie in it before those in run/checkpoints.
+TEST(CheckpointCommand, OurOwnCheckpointsNeedNoImport) {
+  const Scratch scratch;
+  ASSERT_EQ(run_program(scratch, "checkpoint import " + golden("llama") + " -o run/checkpoints")
+                .exit_code,
+            0);
+  for (const std::string from : {"run", "run/checkpoints", "run/checkpoints/step-00000000"}) {
+    for (const std::string format : {"auto", "hf", "deepspeed"}) {
+      const Finished again =
+          run_program(scratch, "checkpoint import " + from + " -o new --format " + format);
+      EXPECT_EQ(again.exit_code, 4) << again.output;
+      EXPECT_THAT(again.output,
+                  HasSubstr("cannot import " + from + ": it holds checkpoints of Sluice already"));
+      EXPECT_THAT(again.output, HasSubstr("--resume " + from + "`"));
+    }
+  }
+  EXPECT_FALSE(fs::exists(scratch.path("new")));
+}
+
 TEST(CheckpointCommand, TheFolderOfARunIsNoOutput) {
   const Scratch scratch;
   write_tiny(scratch);
