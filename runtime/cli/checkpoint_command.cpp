@@ -40,11 +40,22 @@ std::string mark_of(const CheckpointSummary& checkpoint) {
   return checkpoint.is_latest ? "latest, not complete" : "not complete";
 }
 
+// `path` with the folder's own name at its end. The name of a checkpoint's folder is its step, and
+// "." and ".." have no name.
+std::string by_own_name(const std::string& path) {
+  const std::string bare = path.substr(0, path.find_last_not_of('/') + 1);
+  const std::string name = fs::path(bare).filename().string();
+  if (name != "." && name != "..") return path;
+  std::error_code failed;
+  const fs::path own = fs::canonical(bare, failed);
+  return failed ? path : own.string();
+}
+
 // The checkpoints to look at: one, or every step of a folder that claims to be complete.
 std::vector<std::string> steps_of(const std::string& given) {
   FileSystem& files = local_file_system();
   if (!exists(given)) throw IoError("there is no folder " + given, given);
-  const std::string path = checkpoints_in(files, given);
+  const std::string path = checkpoints_in(files, by_own_name(given));
   if (exists(join_path(path, kManifestName))) return {path};
   std::vector<std::string> steps;
   for (const CatalogEntry& entry : catalog(files, path)) {
@@ -145,7 +156,7 @@ DType dtype_of(const std::string& name) {
 
 int run_checkpoint_ls(const CheckpointCommand& command) {
   if (!exists(command.path)) throw IoError("there is no folder " + command.path, command.path);
-  const std::string path = checkpoints_in(local_file_system(), command.path);
+  const std::string path = checkpoints_in(local_file_system(), by_own_name(command.path));
   const std::vector<CheckpointSummary> found = ls(local_file_system(), path);
   if (command.json) {
     print(ls_json(found));

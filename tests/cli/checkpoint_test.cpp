@@ -31,7 +31,8 @@ TEST(CheckpointCommand, InAndOutAndVerified) {
   ASSERT_EQ(as_json["checkpoints"].size(), 1U);
   EXPECT_EQ(as_json["checkpoints"][0]["step"], 0);
   EXPECT_EQ(as_json["checkpoints"][0]["complete"], true);
-  for (const std::string step : {"ours/step-00000000", "ours/step-00000000/"}) {
+  for (const std::string step : {"ours/step-00000000", "ours/step-00000000/", "ours/.",
+                                 "ours/step-00000000/.", "ours/step-00000000/..//"}) {
     const Finished one = run_program(scratch, "checkpoint ls " + step);
     EXPECT_EQ(one.exit_code, 0) << one.output;
     EXPECT_EQ(one.output, list.output);
