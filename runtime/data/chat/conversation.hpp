@@ -19,6 +19,7 @@ struct Conversation {
   jinja::Value tools = jinja::Value::none();  // as the template's `tools`
   std::string prompt, completion;             // of kCompletion: text without a template
   std::int64_t line = 0;                      // of the object's first byte
+  std::int64_t item = 0;                      // the object's number in a list, from 1; 0: no list
   [[nodiscard]] bool is_completion() const { return messages.is_undefined(); }
 };
 
@@ -38,6 +39,7 @@ struct LeftOut {
   ConversationProblem problem = ConversationProblem::kBroken;
   std::int64_t line = 0;
   std::string reason;
+  std::int64_t item = 0;  // as in Conversation
 };
 
 struct ConversationCounts {
@@ -48,6 +50,9 @@ struct ConversationCounts {
   // "12 conversations; left out: 2 with an unknown role, 1 that is broken".
   [[nodiscard]] std::string text() const;
 };
+
+// "FILE, line 7", or "FILE, line 1, item 7" of a list, which may be one line.
+[[nodiscard]] std::string place_in_list(const TextFile& file, std::int64_t line, std::int64_t item);
 
 // {role: ROLE, content: CONTENT}
 [[nodiscard]] jinja::Value chat_message(const std::string& role, std::string content);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -26,6 +27,18 @@ constexpr std::size_t kConversationBytes = 1024;
 std::uint64_t hash_of(const ConversationsHeader& header) {
   return hash64(
       std::as_bytes(std::span(&header, 1)).first(offsetof(ConversationsHeader, header_hash)));
+}
+
+// ConversationRecord::place.
+constexpr std::int64_t kOneItem = std::int64_t{1} << 32U;
+
+template <class Object>  // Conversation, LeftOut
+std::int64_t packed_place(const Object& object) {
+  return std::min(object.line, kOneItem - 1) + object.item * kOneItem;
+}
+
+std::string place_text(const TextFile& file, std::int64_t packed) {
+  return place_in_list(file, packed % kOneItem, packed / kOneItem);
 }
 
 std::string one_line(std::string text) {
@@ -89,15 +102,19 @@ class ConversationBuilder {
     done_bytes_ += file.size_bytes;
   }
 
+  static void refuse(Item& item, std::string reason) {
+    const Conversation& at = item.conversation;
+    item.left_out = {ConversationProblem::kTemplate, at.line, std::move(reason), at.item};
+  }
+
   void encode(Item& item) const {
     if (!item.left_out.reason.empty()) return;
-    const std::int64_t line = item.conversation.line;
     try {
       item.tokens = request_.encoder->encode(item.conversation);
     } catch (const jinja::RenderError& error) {
-      item.left_out = {ConversationProblem::kTemplate, line, error.what()};
+      refuse(item, error.what());
     } catch (const TokenizeError& error) {
-      item.left_out = {ConversationProblem::kTemplate, line, error.what()};
+      refuse(item, error.what());
     }
   }
 
@@ -115,7 +132,7 @@ class ConversationBuilder {
       const auto problem = static_cast<std::size_t>(item.left_out.problem);
       ++left_out_[problem];
       const std::string line = std::to_string(problem) + "\t" + std::to_string(item.file) + "\t" +
-                               std::to_string(item.left_out.line) + "\t" +
+                               std::to_string(packed_place(item.left_out)) + "\t" +
                                one_line(item.left_out.reason) + "\n";
       beside_.append(line);
       text_bytes_ += static_cast<std::int64_t>(line.size());
@@ -131,7 +148,7 @@ class ConversationBuilder {
     }
     tokens_.append(words);
     tokens_.end_document();
-    records_.push_back({item.conversation.line, item.file, learned});
+    records_.push_back({packed_place(item.conversation), item.file, learned});
   }
 
   void finish() {
@@ -217,7 +234,7 @@ TokenCacheFile file_of(const ConversationRequest& request) {
 
 struct Reason {
   std::size_t problem = 0, file = 0;
-  std::int64_t line = 0;
+  std::int64_t place = 0;
   std::string_view text;
 };
 
@@ -237,7 +254,7 @@ Reason next_reason(std::string_view& text) {
   };
   number(fields[0], reason.problem);
   number(fields[1], reason.file);
-  number(fields[2], reason.line);
+  number(fields[2], reason.place);
   return reason;
 }
 
@@ -294,7 +311,7 @@ std::span<const ConversationRecord> ConversationCache::records() const {
 
 std::string ConversationCache::place(std::int64_t conversation) const {
   const ConversationRecord& record = records()[static_cast<std::size_t>(conversation)];
-  return place_of(files_.at(static_cast<std::size_t>(record.file)), record.line, 0);
+  return place_text(files_.at(static_cast<std::size_t>(record.file)), record.place);
 }
 
 ConversationCounts ConversationCache::counts() const {
@@ -317,7 +334,7 @@ std::vector<std::string> ConversationCache::problems() const {
     if (complete(p)) continue;
     ++shown[p];
     places[p] += (places[p].empty() ? "" : "; ") +
-                 place_of(files_.at(reason.file), reason.line, 0) + ": " + std::string(reason.text);
+                 place_text(files_.at(reason.file), reason.place) + ": " + std::string(reason.text);
   }
   std::vector<std::string> lines;
   for (std::size_t p = 0; p < places.size(); ++p) {

@@ -6,7 +6,8 @@
 //                      multiple of 8 | ConversationRecord[conversations]
 //
 // The key is a hash of the encoder's fingerprint, the format, and each file's path, size and
-// modification time. A line of the text: problem, file, line, reason, with tabs between.
+// modification time. A line of the text: problem, file, place (as in ConversationRecord), reason,
+// with tabs between.
 #pragma once
 
 #include <array>
@@ -37,7 +38,7 @@ struct ConversationsHeader {
 static_assert(sizeof(ConversationsHeader) == 136);
 
 struct ConversationRecord {
-  std::int64_t line;
+  std::int64_t place;  // the line, plus 2^32 times the number of an item in a list
   std::int32_t file;
   std::int32_t learned;  // tokens that are learned, without the first one, which is no target
 };
@@ -69,7 +70,7 @@ class ConversationCache : public DocumentSource {
   }
   [[nodiscard]] LearnedTokens tokens_of(std::int64_t conversation) const;
   [[nodiscard]] std::span<const ConversationRecord> records() const;
-  [[nodiscard]] std::string place(std::int64_t conversation) const;  // "FILE, line 7"
+  [[nodiscard]] std::string place(std::int64_t conversation) const;  // "FILE, line 7, item 3"
   [[nodiscard]] ConversationCounts counts() const;
   // A line for each problem: how many conversations are left out, and the first places of them.
   [[nodiscard]] std::vector<std::string> problems() const;

@@ -34,6 +34,7 @@ class ObjectCutter {
     return list_ ? next_element(object, too_long) : next_line(object, too_long);
   }
   [[nodiscard]] std::int64_t line() const { return first_line_; }  // of the object's first byte
+  [[nodiscard]] std::int64_t item() const { return item_; }        // as Conversation::item
   // The kind of a file that is no text, by its first bytes; empty: may be text.
   [[nodiscard]] const std::string& kind() const { return kind_; }
   // The list has no end, or something follows it.
@@ -80,6 +81,7 @@ class ObjectCutter {
       const char c = take();
       const bool space = kBlanks.find(c) != kBlanks.npos;
       if (object.empty() && (space || c == ',')) continue;
+      if (object.empty() && c != ']') ++item_;
       if (depth == 0 && !quoted && (c == ',' || c == ']')) {
         ended_ = c == ']';
         if (!object.empty()) return true;
@@ -106,20 +108,25 @@ class ObjectCutter {
   ByteSource& source_;
   std::string chunk_;
   std::size_t at_ = 0, filled_ = 0;
-  std::int64_t line_ = 1, first_line_ = 1;
+  std::int64_t line_ = 1, first_line_ = 1, item_ = 0;
   bool list_ = false, ended_ = false;
   std::string kind_, damage_;
 };
 
-ConversationFormat detected(const TextFile& file, std::int64_t line, const jinja::Value& object) {
+ConversationFormat detected(const TextFile& file, const ObjectCutter& cutter,
+                            const jinja::Value& object) {
   const ConversationFormat format = format_of(object);
   if (format != ConversationFormat::kAuto) return format;
-  throw ConfigError(place_of(file, line, 0) +
+  throw ConfigError(place_in_list(file, cutter.line(), cutter.item()) +
                     ": no format of conversations has these keys; expected messages, "
                     "conversations, instruction and output, or prompt and completion");
 }
 
 }  // namespace
+
+std::string place_in_list(const TextFile& file, std::int64_t line, std::int64_t item) {
+  return place_of(file, line, 0) + (item > 0 ? ", item " + std::to_string(item) : "");
+}
 
 ConversationCounts read_conversations(const TextFile& file, ConversationFormat format,
                                       const ConversationSink& sink) {
@@ -128,7 +135,7 @@ ConversationCounts read_conversations(const TextFile& file, ConversationFormat f
   ConversationCounts counts;
   const auto leave_out = [&](ConversationProblem problem, std::string reason) {
     counts.add(problem);
-    sink.left_out({problem, cutter.line(), std::move(reason)});
+    sink.left_out({problem, cutter.line(), std::move(reason), cutter.item()});
   };
   if (!cutter.kind().empty()) {
     if (file.named) {
@@ -150,7 +157,7 @@ ConversationCounts read_conversations(const TextFile& file, ConversationFormat f
       continue;
     }
     if (format == ConversationFormat::kAuto && parsed.value.as_dict() != nullptr) {
-      format = detected(file, cutter.line(), parsed.value);
+      format = detected(file, cutter, parsed.value);
     }
     ParsedConversation result =
         format == ConversationFormat::kAuto
@@ -163,6 +170,7 @@ ConversationCounts read_conversations(const TextFile& file, ConversationFormat f
       continue;
     }
     result.conversation.line = cutter.line();
+    result.conversation.item = cutter.item();
     ++counts.read;
     sink.conversation(std::move(result.conversation));
   }

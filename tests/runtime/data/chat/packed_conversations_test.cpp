@@ -201,6 +201,25 @@ TEST_F(Sft, WhatIsLeftOutIsCountedWithItsPlaces) {
   EXPECT_EQ(ConversationCache::open_or_build(request)->size(), 3);
 }
 
+// A list is often one line, so that the line tells nothing.
+TEST_F(Sft, AnItemOfAListIsToldByItsNumber) {
+  const auto tokenizer = make_tokenizer("bytes");
+  const ChatEncoder encoder(*tokenizer, "bytes", "", TrainOn::kAssistant);
+  const std::string good = R"({"prompt":"p","completion":"c"})";
+  write_file(folder_ / "a.json", "[3," + good + ", {\"prompt\": 3}\n, " + good + "]\n");
+  const ConversationRequest request{.folder = folder_ / "cache",
+                                    .files = find_text_files({folder_ / "a.json"}),
+                                    .format = ConversationFormat::kCompletion,
+                                    .encoder = &encoder};
+  const auto built = ConversationCache::open_or_build(request);
+  const std::vector<std::string> problems = built->problems();
+  ASSERT_EQ(problems.size(), 2U);
+  EXPECT_THAT(problems[0], HasSubstr("a.json, line 1, item 1: "));
+  EXPECT_THAT(problems[1], HasSubstr("a.json, line 1, item 3: "));
+  EXPECT_EQ(built->place(0), (folder_ / "a.json") + ", line 1, item 2");
+  EXPECT_EQ(built->place(1), (folder_ / "a.json") + ", line 2, item 4");
+}
+
 TEST_F(Sft, TheCacheIsTheSameFromAnyNumberOfThreads) {
   const auto tokenizer = make_tokenizer("bytes");
   const ChatEncoder encoder(*tokenizer, "bytes", "", TrainOn::kAssistant);
