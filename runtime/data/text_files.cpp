@@ -50,12 +50,16 @@ TextFormat format_by_name(const fs::path& path) {
   return extension == ".json" ? TextFormat::kJson : TextFormat::kPlain;
 }
 
+// Without an ending .gz or .zst.
+std::string ending_of(const fs::path& path) {
+  return lower_extension(is_packed_name(path) ? path.stem() : path);
+}
+
 bool is_wanted(const fs::path& path, FolderFiles wanted) {
   const TextFormat format = format_by_name(path);
   if (format == TextFormat::kJsonLines || format == TextFormat::kParquet) return true;
   if (wanted == FolderFiles::kConversations) return format == TextFormat::kJson;
-  const std::string extension = lower_extension(is_packed_name(path) ? path.stem() : path);
-  return std::find(kTextExtensions.begin(), kTextExtensions.end(), extension) !=
+  return std::find(kTextExtensions.begin(), kTextExtensions.end(), ending_of(path)) !=
          kTextExtensions.end();
 }
 
@@ -85,26 +89,69 @@ bool is_real_folder(const fs::directory_entry& entry) {
 
 using Found = std::vector<fs::path>;
 
-// Appends the files to `found`, and the .json files that are not wanted to `json`.
-void search_folder(const fs::path& folder, FolderFiles wanted, Found& found, Found& json) {
+// The files of a folder that are not wanted and have one ending.
+struct Unread {
+  std::string ending;
+  std::size_t count = 0;
+  std::string first;
+};
+
+void add_unread(const fs::path& path, std::vector<Unread>& unread) {
+  const std::string ending = ending_of(path);
+  auto at = std::find_if(unread.begin(), unread.end(),
+                         [&](const Unread& kind) { return kind.ending == ending; });
+  if (at == unread.end()) at = unread.insert(at, {.ending = ending, .first = path.string()});
+  ++at->count;
+}
+
+// Appends the files to `found`, and those that are not wanted to `unread`.
+void search_folder(const fs::path& folder, FolderFiles wanted, Found& found,
+                   std::vector<Unread>& unread) {
   for (const fs::directory_entry& entry : entries_of(folder)) {
     std::error_code ignored;
     if (is_hidden(entry.path())) continue;
     if (is_real_folder(entry)) {
-      search_folder(entry.path(), wanted, found, json);
+      search_folder(entry.path(), wanted, found, unread);
     } else if (entry.is_regular_file(ignored)) {
       if (is_wanted(entry.path(), wanted)) {
         found.push_back(entry.path());
-      } else if (format_by_name(entry.path()) == TextFormat::kJson) {
-        json.push_back(entry.path());
+      } else {
+        add_unread(entry.path(), unread);
       }
     }
   }
 }
 
+// "3 files of the folder F (2 .json, 1 .csv), e.g. F/a.json; a glob such as F/**/*.json names
+// them". `unread` is not empty.
+std::string unread_text(const std::string& folder, const std::vector<Unread>& unread) {
+  constexpr std::size_t kMostKinds = 5;
+  std::size_t count = 0, told = 0;
+  std::string kinds;
+  for (std::size_t i = 0; i < unread.size(); ++i) {
+    count += unread[i].count;
+    if (i >= kMostKinds) continue;
+    told = count;
+    kinds += (i > 0 ? ", " : "") + std::to_string(unread[i].count) + " " +
+             (unread[i].ending.empty() ? "without an ending" : unread[i].ending);
+  }
+  if (told < count) kinds += ", " + std::to_string(count - told) + " others";
+  const fs::path glob = fs::path(folder) / ("**/*" + unread.front().ending);
+  return std::to_string(count) + (count == 1 ? " file" : " files") + " of the folder " + folder +
+         " (" + kinds + "), e.g. " + unread.front().first + "; a glob such as " + glob.string() +
+         " names them";
+}
+
 Found files_below(const std::string& folder, FolderFiles wanted, const std::string& key) {
-  Found found, json;
-  search_folder(folder, wanted, found, json);
+  Found found;
+  std::vector<Unread> unread;
+  search_folder(folder, wanted, found, unread);
+  std::sort(unread.begin(), unread.end(), [](const Unread& a, const Unread& b) {
+    const bool a_json = a.ending == ".json", b_json = b.ending == ".json";
+    if (a_json != b_json) return a_json;
+    return a.count != b.count ? a.count > b.count : a.ending < b.ending;
+  });
+  const bool json = !unread.empty() && unread.front().ending == ".json";
   const std::string glob = (fs::path(folder) / "**/*.json").string();
   if (found.empty()) {
     throw IoError(
@@ -112,15 +159,10 @@ Found files_below(const std::string& folder, FolderFiles wanted, const std::stri
                    ? ": no conversations (.jsonl, .ndjson, .json, .parquet) in the folder " + folder
                    : ": no text file (.txt .md .py ...) in the folder " + folder +
                          "; name the files by a glob such as " +
-                         (json.empty() ? (fs::path(folder) / "**/*").string() : glob)),
+                         (json ? glob : (fs::path(folder) / "**/*").string())),
         folder);
   }
-  if (!json.empty()) {
-    const std::size_t count = json.size();
-    log_info(key + ": not read: " + std::to_string(count) + " .json " +
-             (count == 1 ? "file" : "files") + " of the folder " + folder + ", e.g. " +
-             json[0].string() + "; the glob " + glob + " names them");
-  }
+  if (!unread.empty()) log_info(key + ": not read: " + unread_text(folder, unread));
   return found;
 }
 

@@ -19,7 +19,7 @@ enum class TextFormat {
 
 // The files that a folder stands for, by extension. `.gz` or `.zst` may follow, but for Parquet.
 enum class FolderFiles {
-  kText,           // prose, source code, JSON lines, Parquet; .json files are named in the log
+  kText,           // prose, source code, JSON lines, Parquet; the log counts the others
   kConversations,  // JSON lines, .json, Parquet
 };
 

@@ -74,9 +74,16 @@ TEST_F(Files, AFolderOfConversationsGivesItsJson) {
   ::testing::internal::CaptureStderr();
   EXPECT_THAT(names_of(FolderFiles::kText), ElementsAre("c.ndjson", "d.parquet", "e.txt.gz"));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("not read: 2 .json files of the folder " + (folder_ / "talks") + ", e.g. " +
-                        (folder_ / "talks/a.json") + "; the glob " + (folder_ / "talks/**/*.json") +
-                        " names them"));
+              HasSubstr("not read: 3 files of the folder " + (folder_ / "talks") +
+                        " (2 .json, 1 .csv), e.g. " + (folder_ / "talks/a.json") +
+                        "; a glob such as " + (folder_ / "talks/**/*.json") + " names them"));
+  for (const char* name : {"a.pdf", "b.PDF", "c.jpg", "d.avi", "e", "f.x", "g.y.gz"}) {
+    write_file(folder_ / (std::string("talks/") + name), name);
+  }
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(names_of(FolderFiles::kText).size(), 3U);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr(" (2 .json, 2 .pdf, 1 without an ending, 1 .avi, 1 .csv, 3 others)"));
 }
 
 TEST_F(Files, Globs) {
