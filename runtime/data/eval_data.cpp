@@ -62,15 +62,17 @@ std::vector<EvalStream> open_share(const DataOptions& options, EvalShare share) 
   const bool test = share == EvalShare::kTest;
   const std::vector<std::string>& paths = test ? options.test : options.valid;
   std::vector<EvalStream> streams;
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (options.tokenizer != "bytes" || reads_text(options)) {
-    tokenizer = make_tokenizer(options.tokenizer);
-  }
-  for (const std::string& path : paths) {
-    streams.push_back({path, open_paths(options, {path}, tokenizer.get())});
-  }
+  DataSets sets;  // its tokenizer reads all
   if (paths.empty() && options.names_training()) {
-    const DataSets sets = open_data_sets(options, Caches::kBuild);
+    sets = open_data_sets(options, Caches::kBuild);
+  } else if (options.tokenizer != "bytes" || reads_text(options)) {
+    sets.tokenizer = make_tokenizer(options.tokenizer);
+  }
+  const Tokenizer* const tokenizer = sets.tokenizer.get();
+  for (const std::string& path : paths) {
+    streams.push_back({path, open_paths(options, {path}, tokenizer)});
+  }
+  if (paths.empty()) {
     const std::string name = share_name(share);
     const std::vector<MixPart>& parts = parts_of(sets, share);
     for (const MixPart& part : parts) {
@@ -78,7 +80,7 @@ std::vector<EvalStream> open_share(const DataOptions& options, EvalShare share) 
     }
   }
   for (const ValidSet& set : options.valid_sets) {
-    if (!test) streams.push_back({set.name, open_paths(options, set.path, tokenizer.get())});
+    if (!test) streams.push_back({set.name, open_paths(options, set.path, tokenizer)});
   }
   return streams;
 }

@@ -173,6 +173,25 @@ TEST_F(Blend, EachPartIsSplit) {
   for (const std::int64_t token : test) EXPECT_FALSE(seen.contains(token));
 }
 
+// Each reading of a tokenizer logs a line.
+TEST(EvalData, AShareAndValidationSetsReadTheTokenizerOnce) {
+  const TempFolder folder;
+  write_small_gpt2(folder.path());
+  for (const char* name : {"a.txt", "b.txt"}) write_file(folder / name, "the text of a file");
+  DataOptions options;
+  options.text = {folder / "a.txt"};
+  options.split = {50, 50};
+  options.valid_sets = {{.name = "b", .path = {folder / "b.txt"}}};
+  options.tokenizer = folder.path();
+  options.cache_dir = folder / "cache";
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(open_eval_streams(options, {}, EvalShare::kValidation, 4).size(), 2U);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  const std::size_t first = said.find("tokenizer ");
+  EXPECT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("tokenizer ", first + 1), std::string::npos) << said;
+}
+
 TEST_F(Blend, APartIsAlsoTheKeyOfAResume) {
   const DataOptions options = blend();
   const std::string before = TrainingData(options, 10, 1).fingerprint();
