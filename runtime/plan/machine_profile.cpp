@@ -83,6 +83,8 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
   // Without a data sheet, MFU is relative to the measured rate.
   if (json.contains("gemm_flops")) machine.peak_flops = machine.gemm_flops;
   fields.by_dtype("peak_flops", machine.peak_flops);
+  // MFU is of the peak, and would be above 100 %.
+  fields.at_least("peak_flops", machine.peak_flops, "gemm_flops", machine.gemm_flops);
   fields.number("gemm_efficiency", machine.gemm_efficiency);
   fields.attention("attention_flops", machine.attention_flops);
   fields.number("device_memory_bps", machine.device_memory_bps);

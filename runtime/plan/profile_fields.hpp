@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "runtime/plan/machine_profile.hpp"
 
@@ -47,6 +48,19 @@ class ProfileFields {
     if (const Json* fp32 = find(*field, "fp32")) value.fp32 = positive(*fp32, key);
     if (const Json* bf16 = find(*field, "bf16")) value.bf16 = positive(*bf16, key);
     if (const Json* fp8 = find(*field, "fp8")) value.fp8 = positive(*fp8, key);
+  }
+  // Refuses `least`, which the file may leave to the base profile, above the file's `key`.
+  void at_least(const char* key, const RateByDType& value, const char* least_key,
+                const RateByDType& least) const {
+    if (find(json_, key) == nullptr) return;
+    const auto compare = [&](const char* dtype, double most, double rate) {
+      if (most == 0 || rate <= most) return;
+      fail(key, std::string("has ") + format_count(most) + " for " + dtype + ", less than the " +
+                    format_count(rate) + " of " + least_key);
+    };
+    compare("fp32", value.fp32, least.fp32);
+    compare("bf16", value.bf16, least.bf16);
+    compare("fp8", value.fp8, least.fp8);
   }
   void attention(const char* key, AttentionFlops& value) const {
     const Json* field = find(json_, key);

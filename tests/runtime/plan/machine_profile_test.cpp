@@ -105,6 +105,26 @@ TEST(MachineProfile, FewerThreadsThanCoresComputeLess) {
   EXPECT_FALSE(threads_are_unpriced(machine, 1));
 }
 
+// A plan would have an MFU of several hundred percent.
+TEST(MachineProfile, ProductsAreNotFasterThanThePeak) {
+  const MachineProfile base = named_profile("cpu");
+  const auto parsed = [&](const std::string& text) { return parse_profile(text, "a.json", base); };
+  for (const char* text : {R"({"gemm_flops": {"bf16": 5e12}, "peak_flops": {"bf16": 1e12}})",
+                           R"({"peak_flops": {"fp32": 1e9}})"}) {
+    try {
+      (void)parsed(text);
+      FAIL() << text;
+    } catch (const ConfigError& error) {
+      const std::string message = error.what();
+      EXPECT_EQ(message.find("a.json: 'peak_flops' has 1"), 0U) << message;
+      EXPECT_NE(message.find(" of gemm_flops"), std::string::npos) << message;
+    }
+  }
+  const char* const equal = R"({"gemm_flops": {"fp32": 1e12}, "peak_flops": {"fp32": 1e12}})";
+  EXPECT_EQ(parsed(equal).peak_flops.fp32, 1e12);
+  EXPECT_EQ(parsed(R"({"gemm_flops": {"fp32": 9e13}})").peak_flops.fp32, 9e13);
+}
+
 TEST(MachineProfile, AFileOfTheDoctorsIsOneToo) {
   MachineRates rates;
   rates.host = "box";
