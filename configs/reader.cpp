@@ -55,6 +55,18 @@ std::string identity_of(const std::string& path) {
   return error ? path : canonical.string();
 }
 
+// The file that `base:` of the file `by` names: beside `by` or, where nothing is, beside the file
+// that `by` is a link to.
+std::string base_path(const std::string& by, const std::string& base) {
+  std::string beside = (fs::path(by).parent_path() / base).lexically_normal().string();
+  std::error_code error;
+  if (fs::exists(beside, error)) return beside;
+  const fs::path real = fs::canonical(by, error);
+  if (error) return beside;
+  const fs::path there = (real.parent_path() / base).lexically_normal();
+  return fs::exists(there, error) ? there.string() : beside;
+}
+
 class Loader {
  public:
   GivenValues values;
@@ -106,7 +118,7 @@ class Loader {
       problems.add(shown_path(source.text), "", foreign);
     } else {
       if (const auto base = find_base(source, root, problems)) {
-        load((fs::path(source.text).parent_path() / base->path).lexically_normal().string(), *base);
+        load(base_path(source.text, base->path), *base);
       }
       interpret_document(source, root, values, problems);
     }

@@ -124,6 +124,8 @@ struct Section {
 [[nodiscard]] const Key* find_key(std::string_view path);  // "zero.stage"
 
 inline constexpr std::string_view kBaseDoc =
-    "Another configuration whose values hold where this one says nothing; relative to this file.";
+    "Another configuration whose values hold where this one says nothing; relative to this file. "
+    "If this file is reached by a symbolic link, the folder of the link comes first, then that of "
+    "the file itself.";
 
 }  // namespace sluice

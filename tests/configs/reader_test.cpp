@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/error.hpp"
 #include "configs/schema.hpp"
@@ -54,6 +55,20 @@ TEST_F(Reader, DefaultsThenBasesThenFileThenOverrides) {
   EXPECT_EQ(loaded.place("train.log_every"), "--set train.log_every=5");
   EXPECT_FALSE(loaded.given("train.clip"));
   EXPECT_TRUE(loaded.given("train.seed"));
+}
+
+TEST_F(Reader, ALinkedFileFindsItsBaseBesideTheLinkAndBesideItself) {
+  scratch_.write("shared/base.yaml", "train: {steps: 1}\n");
+  scratch_.write("shared/c.yaml", "base: base.yaml\n");
+  std::filesystem::create_symlink("shared/c.yaml", "link.yaml");
+  EXPECT_EQ(load_config("link.yaml", {}).run.train.steps, 1);
+  std::filesystem::create_directories("mine");
+  std::filesystem::create_directory_symlink("../shared", "mine/shared");
+  scratch_.write("shared/up.yaml", "base: ../far.yaml\n");
+  scratch_.write("far.yaml", "train: {steps: 2}\n");
+  EXPECT_EQ(load_config("mine/shared/up.yaml", {}).run.train.steps, 2);
+  scratch_.write("base.yaml", "train: {steps: 3}\n");
+  EXPECT_EQ(load_config("link.yaml", {}).run.train.steps, 3);
 }
 
 // An installed package brings configurations: its launcher names their folder.

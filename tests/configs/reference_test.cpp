@@ -50,7 +50,8 @@ TEST(Reference, ExplainsAKeyASectionAndAll) {
             std::string::npos);
   EXPECT_EQ(explain("base"),
             "base: Another configuration whose values hold where this one says nothing;\n"
-            "  relative to this file.\n"
+            "  relative to this file. If this file is reached by a symbolic link, the folder\n"
+            "  of the link comes first, then that of the file itself.\n"
             "  example   base: file.yaml\n");
   for (const Section& section : schema()) {
     const std::string text = explain(section.name);
