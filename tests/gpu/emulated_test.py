@@ -107,6 +107,8 @@ def others(place):
          {"train.dtype": "bf16", "launch.nproc": 2} | SEQUENCE | ROUNDED | {"train.accumulation_order": "micro"}),
         ("bf16 moments", MODELS["gpt2 with dropout"], BF16 | TWO | NARROW | {"zero.stage": 0}),
         ("odd", odd, {"train.dtype": "bf16", "zero.stage": 3}),
+        ("odd activations off the device", odd, {"train.dtype": "bf16", "offload.activations": "host"}),
+        ("odd inputs off the device", odd, {"train.dtype": "bf16", "offload.activations": "host", "recompute.mode": "full"}),
         ("odd sequence", odd | {"seq": 62}, SEQUENCE | {"launch.nproc": 2, "data.document_mask": True}),
         ("heads of 36", MODELS["llama"] | {"head_dim": 36}, {"train.dtype": "fp16", "loss_scale.initial": 1024}),
         ("two chunks of rows", odd | {"layers": 1, "seq": 65}, {"train.dtype": "bf16", "train.micro_batch": 128, "train.global_batch": 128}),

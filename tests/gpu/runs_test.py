@@ -117,11 +117,15 @@ def check_resume_pipeline(place):
 
 
 def check_odd_sizes(place):
-    """A vocabulary that no rank divides, an odd number of layers, key heads that two ranks share, documents in rows."""
+    """A vocabulary that no rank divides, an odd number of layers, key heads that two ranks share, documents in rows; tensors that fill no
+    block of the allocator, small ones and ones above 10 MiB, leave the card."""
     found = []
     for name, model, mesh, ranks in (
             ("odd-gpt2", MODELS["gpt2"] | {"vocab": 50257, "layers": 7}, SEQUENCE, 2),
             ("odd-stages", MODELS["gpt2"] | {"vocab": 50257, "layers": 7}, STAGES | {"train.global_batch": 12}, 4),
+            ("odd-kept", MODELS["gpt2"] | {"hidden": 256, "seq": 1001}, {"offload.activations": "host", "train.micro_batch": 6}, 1),
+            ("odd-inputs", MODELS["llama"] | {"hidden": 72, "seq": 61}, {"offload.activations": "nvme", "recompute.mode": "full",
+             "offload.nvme_path": [str(place.folder / "odd-inputs" / "swap")]}, 1),
             ("odd-mistral", MODELS["mistral"] | {"vocab": 50257, "layers": 7, "kv_heads": 1}, TENSOR, 4),
             ("odd-qwen2", MODELS["qwen2"] | {"vocab": 1003, "tie_embeddings": False}, SEQUENCE | {"parallel.tensor": 4}, 4)):
         settings = mesh | {"train.dtype": "bf16", "train.steps": STEPS, "launch.nproc": ranks, "zero.stage": 3, "data.document_mask": True}

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "runtime/engine/ops/step_run.hpp"
 #include "runtime/engine/tiers/tier_store.hpp"
+#include "runtime/model/gpu_path.hpp"
 
 namespace sluice {
 namespace {
@@ -88,14 +89,16 @@ void InputOps::move(const Op& op) {
   std::byte* host = tiers_->host_arena() + there.arena_offset;
   std::int64_t left = there.bytes;
   for (const auto& [device, bytes] : moves_[run_.index_of(op)]) {
-    left -= bytes;
+    // The profile counts blocks of a GPU's allocator, which are larger than their tensors.
+    const std::int64_t room = setup_.shape().on_gpu ? cuda_block_bytes(bytes) : bytes;
+    left -= room;
     check(left >= 0, "the unit saved more bytes than its profile says");
     if (op.kind == OpKind::kSaveInput) {
       copies_->to_host(host, device, bytes);
     } else {
       copies_->to_device(device, host, bytes);
     }
-    host += bytes;
+    host += room;
   }
   check(left == 0, "the unit saved fewer bytes than its profile says");
 }
