@@ -167,6 +167,7 @@ int run_plan(const PlanCommand& command) {
   }
   place.local_ranks = ranks_of_host(machine, config.run, place.world);
   settle_threads(machine, config.run, place.world);
+  note_small_card(machine, config.run);
   settle_planned_vocabulary(config);
   settle_products(machine, config);
 

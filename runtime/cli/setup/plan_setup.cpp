@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "configs/parallel_rules.hpp"
@@ -96,6 +97,15 @@ void settle_threads(PlanMachine& machine, const RunConfig& run, int world) {
   machine.notes.push_back("launch.threads: " + std::to_string(run.launch.threads) +
                           " is not in the times, which are those of ranks that use all cores: "
                           "rates by threads are not known (`sluice doctor` measures them here)");
+}
+
+void note_small_card(PlanMachine& machine, const RunConfig& run) {
+  const MachineProfile& profile = machine.profile;
+  const std::int64_t card = profile.gpu ? profile.device_memory_bytes : 0;
+  if (card == 0 || run.memory.device <= card) return;
+  machine.notes.push_back("memory.device: " + format_bytes(run.memory.device) +
+                          " is more than a card of " + profile.name +
+                          " has; the budget is the card's " + format_bytes(card));
 }
 
 PlanQuestion plan_question(const RunConfig& run, const RunPlace& place) {
