@@ -31,6 +31,16 @@ bool gpus_are_hidden() {
   return shown != nullptr && (*shown == '\0' || *shown == '-');
 }
 
+// For a driver that shows no GPU: on a machine with one, CUDA_VISIBLE_DEVICES names only others.
+std::optional<GpuFault> wrong_names() {
+  const char* shown = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string device = gpu_device_file("/dev", true);
+  if (shown == nullptr || !names_gpus(shown) || device.empty()) return std::nullopt;
+  return GpuFault{
+      device + " exists, but CUDA_VISIBLE_DEVICES=" + shown + " names no GPU that the driver has",
+      "name one (nvidia-smi -L lists them), or unset the variable"};
+}
+
 std::filesystem::path module_path() {
   return module_file("SLUICE_CUDA_MODULE", kFileName, SLUICE_CUDA_BUILD_DIR);
 }
@@ -122,7 +132,7 @@ std::optional<GpuFault> find_gpu_fault() {
                     "install NVIDIA's driver, or show it to this container (nvidia-smi lists "
                     "the GPUs then)"};
   }
-  if (driver.gpus.empty()) return std::nullopt;
+  if (driver.gpus.empty()) return wrong_names();
   if (std::optional<GpuFault> old = old_gpu(driver)) return old;
   const std::string seen = seen_gpus(driver);
   if (const std::string why = launcher_refusal(); !why.empty()) {

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <cctype>
 #include <cstddef>
 #include <system_error>
 
@@ -84,6 +85,14 @@ DriverAnswer ask_driver() {
 const DriverAnswer& driver_answer() {
   static const DriverAnswer answer = ask_driver();
   return answer;
+}
+
+bool names_gpus(std::string_view visible_devices) {
+  const std::size_t first = visible_devices.find_first_not_of(' ');
+  if (first == std::string_view::npos) return false;
+  const std::string_view names = visible_devices.substr(first);
+  return std::isdigit(static_cast<unsigned char>(names.front())) != 0 ||
+         names.starts_with("GPU-") || names.starts_with("MIG-");
 }
 
 std::string gpu_device_file(const std::filesystem::path& devices, bool driver_installed) {

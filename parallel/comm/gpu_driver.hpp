@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sluice {
@@ -33,6 +34,10 @@ struct DriverAnswer {
 
 // Asks the driver once. Runs cuInit, so a process that forks must fork before. Thread-safe.
 [[nodiscard]] const DriverAnswer& driver_answer();
+
+// Whether a value of CUDA_VISIBLE_DEVICES names GPUs, by number or identifier. Values that hide all
+// GPUs do not: empty, -1, and words such as SLURM's NoDevFiles.
+[[nodiscard]] bool names_gpus(std::string_view visible_devices);
 
 // The file in `devices` ("/dev") by which a process reaches an NVIDIA GPU, such as "/dev/nvidia0";
 // "" if there is none. WSL2 has /dev/dxg for the GPU of any vendor: it counts where NVIDIA's

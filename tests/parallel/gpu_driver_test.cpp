@@ -23,5 +23,14 @@ TEST(GpuDeviceFile, OfWslCountsWithNvidiasDriver) {
   EXPECT_EQ(gpu_device_file(devices.path(), true), devices.path("dxg"));
 }
 
+TEST(NamesGpus, NumbersAndIdentifiersButNotWhatHides) {
+  for (const char* names : {"0", "7", " 1,2", "GPU-8932f937", "MIG-c8c7", "1,-1"}) {
+    EXPECT_TRUE(names_gpus(names)) << names;
+  }
+  for (const char* hides : {"", " ", "-1", "-1,0", "NoDevFiles", "none", "void"}) {
+    EXPECT_FALSE(names_gpus(hides)) << hides;
+  }
+}
+
 }  // namespace
 }  // namespace sluice

@@ -156,13 +156,15 @@ void check_gpus(const LoadedConfig& config, int local_ranks) {
   check_gpu_attention(config);
   check_gpu_matmul(config, visible_gpu_capability());
   const int gpus = visible_gpu_count();
-  if (local_ranks > gpus) {
-    throw ConfigError(config.place("launch.nproc") +
-                      ": launch.nproc: " + std::to_string(local_ranks) +
-                      " ranks need as many GPUs, and " + std::to_string(gpus) +
-                      " are visible; lower launch.nproc, or set launch.backend to gloo for a run "
-                      "on the CPU");
-  }
+  if (local_ranks <= gpus) return;
+  const std::string need = local_ranks == 1
+                               ? "1 rank needs a GPU"
+                               : std::to_string(local_ranks) + " ranks need as many GPUs";
+  throw ConfigError(config.place("launch.nproc") + ": launch.nproc: " + need +
+                    (gpus == 0 ? ", and none is visible; check nvidia-smi and CUDA_VISIBLE_DEVICES"
+                               : ", and " + std::to_string(gpus) + (gpus == 1 ? " is" : " are") +
+                                     " visible; lower launch.nproc") +
+                    ", or set launch.backend to gloo for a run on the CPU");
 }
 
 }  // namespace sluice
