@@ -208,6 +208,19 @@ std::string holders_and_advice(const StepPlan& plan, const MemoryPlan& memory) {
          "\n  to need less: " + Advice(plan, false).for_tier(Tier::kDevice);
 }
 
+constexpr const char* kOtherUsers = "\n  nvidia-smi lists what else uses the card";
+
+// The allocator's message without its stack and its last sentences, which advise a setting that
+// Sluice refuses (expandable_segments).
+std::string first_facts(const std::string& message) {
+  return message.substr(0, std::min(message.find('\n'), message.find(" If reserved but ")));
+}
+
+// Whether the message names a limit of the process, which is memory.device, below the card's.
+bool names_budget(const std::string& message) {
+  return message.find(" allowed;") != std::string::npos;
+}
+
 // Of a plan that no GPU of this machine holds, whatever else runs there.
 std::string complaint_of_card(const StepPlan& plan, const MemoryPlan& memory) {
   const TierPlan& device = memory.of(Tier::kDevice);
@@ -293,15 +306,18 @@ void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t ava
   if (need <= available) return;
   throw BudgetError("GPU " + std::to_string(gpu) + ": a step needs " + format_bytes(need) +
                     " a rank, " + format_bytes(need - available) + " more than the " +
-                    format_bytes(available) + " that are free on the card." +
+                    format_bytes(available) + " that are free on the card." + kOtherUsers +
                     holders_and_advice(plan, memory));
 }
 
 BudgetError out_of_device_memory(const StepPlan& plan, const MemoryPlan& memory,
                                  const std::string& what) {
-  return BudgetError("the device ran out of memory in a step of which the plan has " +
-                     format_bytes(memory.of(Tier::kDevice).peak) + ": " +
-                     what.substr(0, what.find('\n')) + holders_and_advice(plan, memory));
+  const std::string ran_out = "the device ran out of memory in a step of which the plan has " +
+                              format_bytes(memory.of(Tier::kDevice).peak) + ": " +
+                              first_facts(what);
+  const std::string advice = holders_and_advice(plan, memory);
+  return BudgetError(names_budget(what) ? ran_out + advice + ", --set memory.device=<more>"
+                                        : ran_out + kOtherUsers + advice);
 }
 
 void check_device_peak(const StepPlan& plan, const MemoryPlan& memory, std::int64_t measured) {

@@ -289,5 +289,36 @@ TEST(DevicePeak, AboveAllThatTheCardHasIsRefusedWithoutABudget) {
   }
 }
 
+// libtorch's words of a full card, and of a process at its limit, which is memory.device.
+TEST(PlanWatch, OutOfMemoryNamesWhatLimitsAndNoSettingThatIsRefused) {
+  using ::testing::Not;
+  StepPlan plan;
+  plan.shape.recompute = true;
+  MemoryPlan memory;
+  memory.tiers[0].peak = 1000;
+  memory.tiers[0].by_tag = {{"activations", 700}};
+  const std::string full =
+      "CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has 0 bytes free.";
+  const std::string hint =
+      " If reserved but unallocated memory is large try setting "
+      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\nframe #0";
+  const std::string of_card = out_of_device_memory(plan, memory, full + hint).what();
+  EXPECT_THAT(of_card, HasSubstr(full + "\n  nvidia-smi lists what else uses the card"
+                                        "\n  largest: activations 700 B"));
+  EXPECT_THAT(of_card, Not(HasSubstr("memory.device")));
+  const std::string of_budget =
+      out_of_device_memory(plan, memory, full + " 785.00 MiB allowed; Of them" + hint).what();
+  EXPECT_THAT(of_budget, HasSubstr("--set train.micro_batch=<fewer>, --set memory.device=<more>"));
+  EXPECT_THAT(of_budget, Not(HasSubstr("nvidia-smi")));
+  EXPECT_THAT(of_budget + of_card, Not(HasSubstr("expandable")));
+  EXPECT_NO_THROW(check_card(plan, memory, 1000, 0));
+  try {
+    check_card(plan, memory, 999, 0);
+    FAIL() << "a byte less was let through";
+  } catch (const BudgetError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("\n  nvidia-smi lists what else uses the card"));
+  }
+}
+
 }  // namespace
 }  // namespace sluice
