@@ -134,15 +134,6 @@ TEST_F(Resume, ARestartBeforeTheFirstSaveBeginsWhereTheRunDid) {
   EXPECT_NE(run.output.find(resumed, first + 1), std::string::npos) << run.output;
 }
 
-// Written behind the steps and then at once: a sync outlasts the peers' patience (half of
-// launch.timeout), and nobody gives up.
-TEST_F(Resume, ASlowDiskIsNoHang) {
-  const Finished run = train("run", "--set checkpoint.every=5 --set launch.timeout=6s",
-                             {{"SLUICE_FAILPOINTS", "checkpoint.fsync:rank=1:delay=4500"}});
-  EXPECT_EQ(run.exit_code, 0) << run.output;
-  EXPECT_EQ(complete("run").size(), 2U);
-}
-
 TEST_F(Resume, ACheckpointThatCannotBeReadIsPassedOverAndNoneIsLost) {
   ASSERT_NO_FATAL_FAILURE(crash_with_two_checkpoints());
   // Rank 1 alone cannot read 6; the run goes back to 3 and is killed after it has saved 6 again.

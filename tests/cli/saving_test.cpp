@@ -307,6 +307,15 @@ TEST_F(Resume, AStopAfterASaveOnRequestSaysHowToGoOn) {
   EXPECT_NE(stopped.output.find(" --resume auto\n"), std::string::npos) << stopped.output;
 }
 
+// Written behind the steps and then at once: a sync outlasts the peers' patience (half of
+// launch.timeout), and nobody gives up.
+TEST_F(Resume, ASlowDiskIsNoHang) {
+  const Finished run = train("run", "--set checkpoint.every=5 --set launch.timeout=6s",
+                             {{"SLUICE_FAILPOINTS", "checkpoint.fsync:rank=1:delay=4500"}});
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_EQ(complete("run").size(), 2U);
+}
+
 TEST_F(Resume, TimeAndTheTimeLimitAskForSaves) {
   const Finished stopped =
       train("run", "--set checkpoint.every=0.5s --set checkpoint.time_limit=6s",
