@@ -60,7 +60,9 @@ class IdleKeys {
     const ScheduleOptions& schedule = run_.schedule;
     const std::int64_t steps = run_.train.steps;
     const std::int64_t warmup = schedule.warmup_of(steps);
-    if (schedule.decay_steps.is_auto() && warmup > steps &&
+    const bool ends_with_run =
+        schedule.type == ScheduleType::kConstant || schedule.decay_steps.is_auto();
+    if (ends_with_run && warmup > steps &&
         config_.overridden("schedule.warmup_steps", "train.steps")) {
       config_.notes.push_back(config_.place("schedule.warmup_steps") +
                               ": schedule.warmup_steps: the run ends in its warm-up, after " +
@@ -119,8 +121,8 @@ class IdleKeys {
     for (const Section& section : schema()) {
       for (const Key& key : section.keys) {
         if (!key.has_effect || key.has_effect(run_) || !config_.given(key.path())) continue;
-        if (key.get(run_) != key.get(plain))
-          note(key.path(), "only where " + std::string(key.when));
+        if (key.get(run_) == key.get(plain)) continue;
+        note(key.path(), "only where " + std::string(key.when));
       }
     }
   }

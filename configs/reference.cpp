@@ -177,8 +177,8 @@ std::string reference_markdown() {
       "a time as `30s`, `5m` or `2h`. Where a key has an effect under a condition only, a\n"
       "configuration in which it has none gets a note, or an error where the run would do "
       "something\n"
-      "else than the key says. Conditions on the machine and on the number of ranks give no "
-      "note.\n\n"
+      "else than the key says. Conditions on the machine, the ranks, the data or the command give\n"
+      "no note.\n\n"
       "`base: file.yaml` at the top: " +
       std::string(kBaseDoc) + "\n";
   for (const Section& section : schema()) {

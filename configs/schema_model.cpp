@@ -8,11 +8,14 @@ namespace sluice::schema_table {
 
 namespace {
 
-// The config.json of model.from may give rope_scaling.
-bool stretches(const RunConfig& run) {
+// The config.json of model.from may set rope_scaling.
+bool may_scale_rope(const RunConfig& run) {
   return run.model.rope_scaling == RopeScaling::kLlama3 || !run.model.from.empty();
 }
 bool shards_weights(const RunConfig& run) { return run.zero.stage == 3; }
+bool fetches_ahead(const RunConfig& run) {
+  return shards_weights(run) || run.offload.activations != Tier::kDevice;
+}
 bool has_offloaded_optimizer(const RunConfig& run) {
   return run.offload.optimizer != Tier::kDevice;
 }
@@ -71,16 +74,16 @@ Section model_section() {
       .when("model.type is not gpt2")
       .key("rope_factor", &O::rope_factor, number({.min = 1}),
            "llama3: what slow frequencies are divided by.")
-      .when("model.rope_scaling is llama3", stretches)
+      .when("model.rope_scaling is llama3", may_scale_rope)
       .key("rope_low_freq_factor", &O::rope_low_freq_factor, number(kAboveZero),
            "llama3: turns over rope_original_seq below which a frequency is slow.")
-      .when("model.rope_scaling is llama3", stretches)
+      .when("model.rope_scaling is llama3", may_scale_rope)
       .key("rope_high_freq_factor", &O::rope_high_freq_factor, number(kAboveZero),
            "llama3: turns over rope_original_seq above which a frequency is kept.")
-      .when("model.rope_scaling is llama3", stretches)
+      .when("model.rope_scaling is llama3", may_scale_rope)
       .key("rope_original_seq", &O::rope_original_seq, count(1),
            "llama3: tokens of a sample before the stretching.")
-      .when("model.rope_scaling is llama3", stretches)
+      .when("model.rope_scaling is llama3", may_scale_rope)
       .key("from", &O::from, path(),
            "A Hugging Face folder to start from: its config.json fills in the model's other keys; "
            "empty: fresh weights.")
@@ -94,8 +97,9 @@ Section zero_section() {
            "0: nothing, 1: optimizer state, 2: and gradients, 3: and weights.")
       .key("bucket_bytes", &O::bucket_bytes, bytes(1), "Gradient bytes of one reduction.")
       .key("prefetch_units", &O::prefetch_units, count(0),
-           "Stage 3: units gathered ahead of the one that runs.")
-      .when("zero.stage is 3", shards_weights)
+           "Units ahead of the one that runs whose weights are gathered (stage 3) and whose "
+           "off-device activations are fetched.")
+      .when("zero.stage is 3, or offload.activations is host or nvme", fetches_ahead)
       .example("2")
       .key("persist_below", &O::persist_below, count(0, std::numeric_limits<double>::infinity()),
            "Stage 3: groups of fewer elements stay gathered.")

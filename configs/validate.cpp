@@ -207,7 +207,7 @@ class Validator {
     const std::int64_t steps = run_.train.steps;
     const std::int64_t warmup = schedule.warmup_of(steps);
     const std::int64_t fall = schedule.wsd_decay.of(steps);
-    const bool follows = schedule.decay_steps.is_auto();
+    const bool follows = schedule.type == ScheduleType::kConstant || schedule.decay_steps.is_auto();
     const std::int64_t decay = follows ? steps : schedule.decay_steps.of(steps);
     const std::string decay_name = follows ? "train.steps" : "decay_steps";
     const std::string advice =

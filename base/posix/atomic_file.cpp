@@ -147,10 +147,14 @@ bool write_file_atomically(const std::string& path, std::string_view text, IfExi
 }
 
 void write_output_file(const std::string& path, std::string_view text) {
-  const std::string target = behind_links(is_standard_output(path) ? "/dev/fd/1" : path);
+  if (is_standard_output(path)) {
+    std::fflush(nullptr);  // what the program has printed comes first
+    return write_directly(STDOUT_FILENO, "standard output", text);
+  }
+  const std::string target = behind_links(path);
   if (const int number = descriptor_of(target); number >= 0) {
     std::fflush(nullptr);  // what the program has printed comes first
-    return write_directly(number, is_standard_output(path) ? "standard output" : path, text);
+    return write_directly(number, path, text);
   }
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);

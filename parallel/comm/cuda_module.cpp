@@ -28,7 +28,7 @@ std::atomic<bool> loaded{false};
 // True if CUDA_VISIBLE_DEVICES is set and names no GPU.
 bool gpus_are_hidden() {
   const char* shown = std::getenv("CUDA_VISIBLE_DEVICES");
-  return shown != nullptr && (*shown == '\0' || *shown == '-');
+  return shown != nullptr && !names_gpus(shown);
 }
 
 // For a driver that shows no GPU: on a machine with one, CUDA_VISIBLE_DEVICES names only others.

@@ -43,7 +43,8 @@ LoadedConfig config_of_folder(const std::string& dir, const CheckpointCommand& c
 
 // Refuses checkpoints of ours: there is nothing to import.
 void refuse_own_checkpoint(const std::string& dir) {
-  if (exists(join_path(dir, "config.json"))) return;
+  std::error_code unreadable;
+  if (!fs::is_directory(dir, unreadable) || exists(join_path(dir, "config.json"))) return;
   FileSystem& files = local_file_system();
   const std::vector<CheckpointSummary> found = ls(files, checkpoints_in(files, dir));
   if (std::none_of(found.begin(), found.end(), [](const CheckpointSummary& c) {

@@ -74,10 +74,10 @@ RunFacts facts_of(const PlanCommand& command, const RunConfig& run, const PlanMa
   return facts;
 }
 
-// `said`: notes that standard error has; a plan that is read by itself has them too.
-void print_whole(const PlanCommand& command, const RunPlan& plan, RunFacts facts,
-                 const std::vector<std::string>& said, const SearchResult* result,
-                 const std::vector<FitRow>* rows) {
+// `said`: notes already printed to standard error. The page and the JSON repeat them.
+void write_page_and_json(const PlanCommand& command, const RunPlan& plan, RunFacts facts,
+                         const std::vector<std::string>& said, const SearchResult* result,
+                         const std::vector<FitRow>* rows) {
   facts.notes.insert(facts.notes.end(), said.begin(), said.end());
   if (!command.html.empty()) {
     write_output_file(command.html, plan_html(plan, facts, result, rows));
@@ -167,7 +167,7 @@ int run_plan(const PlanCommand& command) {
   }
   place.local_ranks = ranks_of_host(machine, config.run, place.world);
   settle_threads(machine, config.run, place.world);
-  note_small_card(machine, config.run);
+  settle_device_budget(machine, config.run);
   settle_planned_vocabulary(config);
   settle_products(machine, config);
 
@@ -218,9 +218,10 @@ int run_plan(const PlanCommand& command) {
     progress.reset();
     if (!command.json) print_beside(command.html, suggestions_text(*result));
   }
-  print_whole(command, plan, std::move(facts), config.notes, result ? &*result : nullptr,
-              rows ? &*rows : nullptr);
-  return plan.fits() && facts.shortages.empty() ? 0 : kDoesNotFit;
+  const bool fits = plan.fits() && facts.shortages.empty();
+  write_page_and_json(command, plan, std::move(facts), config.notes, result ? &*result : nullptr,
+                      rows ? &*rows : nullptr);
+  return fits ? 0 : kDoesNotFit;
 }
 
 }  // namespace sluice

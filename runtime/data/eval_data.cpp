@@ -62,7 +62,7 @@ std::vector<EvalStream> open_share(const DataOptions& options, EvalShare share) 
   const bool test = share == EvalShare::kTest;
   const std::vector<std::string>& paths = test ? options.test : options.valid;
   std::vector<EvalStream> streams;
-  DataSets sets;  // its tokenizer reads all
+  DataSets sets;  // sets.tokenizer reads `paths` and the validation sets too
   if (paths.empty() && options.names_training()) {
     sets = open_data_sets(options, Caches::kBuild);
   } else if (options.tokenizer != "bytes" || reads_text(options)) {

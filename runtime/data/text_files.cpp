@@ -122,8 +122,8 @@ void search_folder(const fs::path& folder, FolderFiles wanted, Found& found,
   }
 }
 
-// "3 files of the folder F (2 .json, 1 .csv), e.g. F/a.json; a glob such as F/**/*.json names
-// them". `unread` is not empty.
+// "3 files of the folder F (2 .json, 1 .csv), e.g. F/a.json; a glob such as F/**/*.json* takes the
+// .json files". `unread` is not empty, and .json files are its first.
 std::string unread_text(const std::string& folder, const std::vector<Unread>& unread) {
   constexpr std::size_t kMostKinds = 5;
   std::size_t count = 0, told = 0;
@@ -136,10 +136,11 @@ std::string unread_text(const std::string& folder, const std::vector<Unread>& un
              (unread[i].ending.empty() ? "without an ending" : unread[i].ending);
   }
   if (told < count) kinds += ", " + std::to_string(count - told) + " others";
-  const fs::path glob = fs::path(folder) / ("**/*" + unread.front().ending);
+  const std::string advice =
+      "; a glob such as " + (fs::path(folder) / "**/*.json*").string() + " takes the .json files";
   return std::to_string(count) + (count == 1 ? " file" : " files") + " of the folder " + folder +
-         " (" + kinds + "), e.g. " + unread.front().first + "; a glob such as " + glob.string() +
-         " names them";
+         " (" + kinds + "), e.g. " + unread.front().first +
+         (unread.front().ending == ".json" ? advice : "");
 }
 
 Found files_below(const std::string& folder, FolderFiles wanted, const std::string& key) {

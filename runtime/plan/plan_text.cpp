@@ -81,7 +81,8 @@ class Advice {
     }
     if (shape_.recompute && p.activations == Tier::kDevice) set("offload.activations=host");
     if (shape_.dp > 1) set("zero.bucket_bytes=<less>");
-    if (shape_.stage == 3 && shape_.prefetch_units > 0) set("zero.prefetch_units=0");
+    const bool fetches_ahead = shape_.stage == 3 || p.activations != Tier::kDevice;
+    if (fetches_ahead && shape_.prefetch_units > 0) set("zero.prefetch_units=0");
     set("train.micro_batch=<fewer>");
   }
 

@@ -232,9 +232,8 @@ StepPlan Planner::shape_of(const EngineOptions& options) {
 
 TierBytes Planner::budgets_of(const PlanQuestion& question) const {
   std::int64_t device = question.budgets.device;
-  if (machine_.gpu && machine_.device_memory_bytes > 0) {
-    device = device == 0 ? machine_.device_memory_bytes - machine_.device_overhead_bytes
-                         : std::min(device, machine_.device_memory_bytes);  // as `train` checks
+  if (device == 0 && machine_.gpu && machine_.device_memory_bytes > 0) {
+    device = machine_.device_memory_bytes - machine_.device_overhead_bytes;
   }
   return {device, question.budgets.host, question.budgets.nvme};
 }

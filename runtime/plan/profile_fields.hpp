@@ -49,14 +49,15 @@ class ProfileFields {
     if (const Json* bf16 = find(*field, "bf16")) value.bf16 = positive(*bf16, key);
     if (const Json* fp8 = find(*field, "fp8")) value.fp8 = positive(*fp8, key);
   }
-  // Refuses `least`, which the file may leave to the base profile, above the file's `key`.
+  // Refuses a file whose `key` is below `least` for a dtype. `least` may come from the base
+  // profile.
   void at_least(const char* key, const RateByDType& value, const char* least_key,
                 const RateByDType& least) const {
     if (find(json_, key) == nullptr) return;
-    const auto compare = [&](const char* dtype, double most, double rate) {
-      if (most == 0 || rate <= most) return;
-      fail(key, std::string("has ") + format_count(most) + " for " + dtype + ", less than the " +
-                    format_count(rate) + " of " + least_key);
+    const auto compare = [&](const char* dtype, double given, double bound) {
+      if (given == 0 || bound <= given) return;
+      fail(key, std::string("has ") + format_count(given) + " for " + dtype + ", less than the " +
+                    format_count(bound) + " of " + least_key);
     };
     compare("fp32", value.fp32, least.fp32);
     compare("bf16", value.bf16, least.bf16);

@@ -75,7 +75,6 @@ TEST(CheckpointCommand, AnImportNeedsAFolderOfItsOwn) {
   EXPECT_FALSE(fs::exists(scratch.path("ours/step-00000000/huggingface")));
 }
 
-// Readers of run/ take checkpoints that lie in it before those in run/checkpoints.
 TEST(CheckpointCommand, OurOwnCheckpointsNeedNoImport) {
   const Scratch scratch;
   ASSERT_EQ(run_program(scratch, "checkpoint import " + golden("llama") + " -o run/checkpoints")
@@ -94,6 +93,7 @@ TEST(CheckpointCommand, OurOwnCheckpointsNeedNoImport) {
   EXPECT_FALSE(fs::exists(scratch.path("new")));
 }
 
+// Readers of run/ take checkpoints that lie in it before those in run/checkpoints.
 TEST(CheckpointCommand, TheFolderOfARunIsNoOutput) {
   const Scratch scratch;
   write_tiny(scratch);

@@ -201,6 +201,7 @@ TEST(ReadOnlyDirectory, IsSaidAndNothingIsLost) {
   const Finished run =
       train(scratch, "run", "", {{"SLUICE_FAILPOINTS", "checkpoint.mkdir.erofs:rank=0:error"}});
   EXPECT_EQ(run.exit_code, 4) << run.output;
+  EXPECT_EQ(scratch.metrics("run").size(), 8U) << run.output;
   EXPECT_NE(run.output.find("Read-only file system; name a folder you may write"),
             std::string::npos)
       << run.output;

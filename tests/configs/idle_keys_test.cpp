@@ -47,7 +47,11 @@ TEST_F(KeysWithoutEffect, AreNotes) {
       notes_of("model: {rope_factor: 4}\nzero: {stage: 1, prefetch_units: 3}\n", {}),
       (std::vector<std::string>{
           "c.yaml:2:22: model.rope_factor: no effect: only where model.rope_scaling is llama3",
-          "c.yaml:3:34: zero.prefetch_units: no effect: only where zero.stage is 3"}));
+          "c.yaml:3:34: zero.prefetch_units: no effect: only where zero.stage is 3, or "
+          "offload.activations is host or nvme"}));
+  EXPECT_TRUE(
+      notes_of("zero: {stage: 1, prefetch_units: 3}\noffload: {activations: host}\n", {}).empty())
+      << "activations are fetched ahead";
   EXPECT_EQ(notes_of("schedule: {wsd_decay: 5}\noffload: {chunks: 3}\n", {}),
             (std::vector<std::string>{
                 "c.yaml:2:23: schedule.wsd_decay: no effect: only where schedule.type is wsd",

@@ -220,6 +220,14 @@ TEST_F(Validate, LearningRatesAreNumbersOrSharesOfLr) {
   EXPECT_DOUBLE_EQ(run.schedule.min_lr.of(run.optimizer.lr), 2e-7);
 }
 
+TEST_F(Validate, AConstantRateHasNoDecaySteps) {
+  EXPECT_EQ(complaint(kData + "train: {steps: 20}\nschedule: {type: constant, warmup_steps: 50, "
+                              "decay_steps: 100}\n",
+                      1)
+                .substr(0, 73),
+            "c.yaml:3:42: schedule.warmup_steps: warmup_steps <= train.steps does not ");
+}
+
 TEST_F(Validate, OnlyDeepSpeedsScheduleMayWarmUpLongerThanTheRun) {
   const std::string file = kData + "train: {steps: 20}\nschedule: {warmup_steps: 50, counting: ";
   EXPECT_EQ(complaint(file + "deepspeed}\n", 1), "");

@@ -99,13 +99,14 @@ void settle_threads(PlanMachine& machine, const RunConfig& run, int world) {
                           "rates by threads are not known (`sluice doctor` measures them here)");
 }
 
-void note_small_card(PlanMachine& machine, const RunConfig& run) {
+void settle_device_budget(PlanMachine& machine, RunConfig& run) {
   const MachineProfile& profile = machine.profile;
   const std::int64_t card = profile.gpu ? profile.device_memory_bytes : 0;
   if (card == 0 || run.memory.device <= card) return;
   machine.notes.push_back("memory.device: " + format_bytes(run.memory.device) +
                           " is more than a card of " + profile.name +
                           " has; the budget is the card's " + format_bytes(card));
+  run.memory.device = card;  // `train` checks the card's memory as well
 }
 
 PlanQuestion plan_question(const RunConfig& run, const RunPlace& place) {

@@ -30,9 +30,9 @@ int ranks_of_host(PlanMachine& machine, const RunConfig& run, int world);
 // so.
 void settle_threads(PlanMachine& machine, const RunConfig& run, int world);
 
-// If memory.device exceeds the memory of the machine's card, a note says that the card is the
-// budget.
-void note_small_card(PlanMachine& machine, const RunConfig& run);
+// A memory.device above the memory of the machine's card becomes the card's memory, and a note says
+// so.
+void settle_device_budget(PlanMachine& machine, RunConfig& run);
 
 // For all ranks of the run's mesh.
 [[nodiscard]] PlanQuestion plan_question(const RunConfig& run, const RunPlace& place);

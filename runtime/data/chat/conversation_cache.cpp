@@ -29,7 +29,7 @@ std::uint64_t hash_of(const ConversationsHeader& header) {
       std::as_bytes(std::span(&header, 1)).first(offsetof(ConversationsHeader, header_hash)));
 }
 
-// ConversationRecord::place.
+// What one item of a list adds to ConversationRecord::place.
 constexpr std::int64_t kOneItem = std::int64_t{1} << 32U;
 
 template <class Object>  // Conversation, LeftOut

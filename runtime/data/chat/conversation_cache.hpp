@@ -6,8 +6,8 @@
 //                      multiple of 8 | ConversationRecord[conversations]
 //
 // The key is a hash of the encoder's fingerprint, the format, and each file's path, size and
-// modification time. A line of the text: problem, file, place (as in ConversationRecord), reason,
-// with tabs between.
+// modification time, and whether the user named the file. A line of the text: problem, file, place
+// (as in ConversationRecord), reason, with tabs between.
 #pragma once
 
 #include <array>

@@ -128,6 +128,13 @@ class ConversationOpener {
   bool complete_ = true;
 };
 
+// Whether the first conversation ends with a learned end of text, as a prompt with its completion.
+bool ends_with_end_of_text(const ConversationCache& cache, const Tokenizer& tokenizer) {
+  const LearnedTokens first = cache.tokens_of(0);
+  return !first.ids.empty() && first.ids.back() == tokenizer.end_of_text() &&
+         first.learned.back() != 0;
+}
+
 }  // namespace
 
 std::shared_ptr<const ConversationCache> open_conversations(const DataOptions& options,
@@ -154,9 +161,11 @@ DataSets open_conversation_sets(const DataOptions& options, Caches caches,
   ConversationOpener opener(options, caches, encoder);
   SplitShares shares = shares_of(options);
   shares.whole_documents = true;
+  bool all_end = true;
   for (const SftPart& part : options.sft) {
     const auto cache = opener.open(part, "data.sft");
     if (cache == nullptr) continue;
+    all_end = all_end && ends_with_end_of_text(*cache, *sets.tokenizer);
     const SplitPlan plan = plan_split(cache->document_starts(), shares);
     const auto add = [&](const std::vector<TokenRange>& ranges, const char* key,
                          std::vector<MixPart>& parts) {
@@ -175,7 +184,7 @@ DataSets open_conversation_sets(const DataOptions& options, Caches caches,
   for (const ValidSet& set : options.valid_sets) {
     sets.valid_sets.push_back({set.name, opener.whole(set.path, "data.valid_sets")});
   }
-  if (encoder.has_template() && !encoder.ends_answers()) {
+  if (!all_end && encoder.has_template() && !encoder.ends_answers()) {
     log_warning(
         "chat template: no learned text follows an answer, so the model does not "
         "learn to end its answers; write {{ eos_token }} behind an answer, within "

@@ -89,7 +89,7 @@ void InputOps::move(const Op& op) {
   std::byte* host = tiers_->host_arena() + there.arena_offset;
   std::int64_t left = there.bytes;
   for (const auto& [device, bytes] : moves_[run_.index_of(op)]) {
-    // The profile counts blocks of a GPU's allocator, which are larger than their tensors.
+    // On a GPU the profile counts the allocator's blocks, which are at least as large as tensors.
     const std::int64_t room = setup_.shape().on_gpu ? cuda_block_bytes(bytes) : bytes;
     left -= room;
     check(left >= 0, "the unit saved more bytes than its profile says");

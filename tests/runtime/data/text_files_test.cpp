@@ -73,10 +73,11 @@ TEST_F(Files, AFolderOfConversationsGivesItsJson) {
               ElementsAre("a.json", "b.json.zst", "c.ndjson", "d.parquet"));
   ::testing::internal::CaptureStderr();
   EXPECT_THAT(names_of(FolderFiles::kText), ElementsAre("c.ndjson", "d.parquet", "e.txt.gz"));
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("not read: 3 files of the folder " + (folder_ / "talks") +
-                        " (2 .json, 1 .csv), e.g. " + (folder_ / "talks/a.json") +
-                        "; a glob such as " + (folder_ / "talks/**/*.json") + " names them"));
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      HasSubstr("not read: 3 files of the folder " + (folder_ / "talks") +
+                " (2 .json, 1 .csv), e.g. " + (folder_ / "talks/a.json") + "; a glob such as " +
+                (folder_ / "talks/**/*.json*") + " takes the .json files"));
   for (const char* name : {"a.pdf", "b.PDF", "c.jpg", "d.avi", "e", "f.x", "g.y.gz"}) {
     write_file(folder_ / (std::string("talks/") + name), name);
   }
