@@ -24,8 +24,11 @@ std::int64_t cuda_block_bytes(std::int64_t bytes) {
   constexpr std::int64_t kMinBlock = 512;
   constexpr std::int64_t kMinLarge = std::int64_t{10} << 20;
   constexpr std::int64_t kRoundLarge = std::int64_t{2} << 20;
+  constexpr std::int64_t kSmallSegment = std::int64_t{2} << 20;
   if (bytes == 0) return 0;
-  return round_up(bytes, bytes < kMinLarge ? kMinBlock : kRoundLarge);
+  const std::int64_t block = round_up(bytes, bytes < kMinLarge ? kMinBlock : kRoundLarge);
+  if (!is_small_cuda_block(block)) return block;
+  return kSmallSegment / (kSmallSegment / block) / kMinBlock * kMinBlock;
 }
 
 bool is_small_cuda_block(std::int64_t block_bytes) {

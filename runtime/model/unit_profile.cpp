@@ -139,8 +139,7 @@ UnitMemory profile_inner(Unit& unit, std::span<const at::Tensor> params, const a
     at::Tensor output = unit.forward(call, params, input, &saved);
     memory.forward_peak = watch.peak();
     memory.kept = watch.grown() - memory.output;
-    memory.kept_small =
-        watch.grown_small() - (is_small_cuda_block(memory.output) ? memory.output : 0);
+    memory.kept_small = watch.grown_small();  // the output too: the next unit's input
     grad_output = meta(output.sizes().vec(), output.scalar_type());
     output.reset();
     const Watch backward;

@@ -192,6 +192,12 @@ TEST(GpuBlocks, AreTheCachingAllocators) {
   EXPECT_EQ(cuda_block_bytes(1), 512);
   EXPECT_EQ(cuda_block_bytes(512), 512);
   EXPECT_EQ(cuda_block_bytes(513), 1024);
+  // Two of 768 KiB fill a segment of 2 MiB, three of 520 KiB too, and each counts as its share.
+  EXPECT_EQ(cuda_block_bytes(768 * 1024), kMiB);
+  EXPECT_EQ(cuda_block_bytes(520 * 1024), 2 * kMiB / 3 / 512 * 512);
+  EXPECT_EQ(cuda_block_bytes(cuda_block_bytes(520 * 1024)), cuda_block_bytes(520 * 1024));
+  EXPECT_EQ(cuda_block_bytes(kMiB), kMiB);
+  EXPECT_EQ(cuda_block_bytes(kMiB + 1), kMiB + 512);
   EXPECT_EQ(cuda_block_bytes(10 * kMiB - 1), 10 * kMiB);
   EXPECT_EQ(cuda_block_bytes(10 * kMiB), 10 * kMiB);
   EXPECT_EQ(cuda_block_bytes(10 * kMiB + 1), 12 * kMiB);
