@@ -38,7 +38,7 @@ void reserve_bytes(at::Device device, std::int64_t bytes) {
   if (missing <= 0) return;
   try {
     (void)empty_tensor({missing}, c10::ScalarType::Byte, device);
-  } catch (const c10::OutOfMemoryError&) {
+  } catch (const c10::OutOfMemoryError&) {  // NOLINT(bugprone-empty-catch)
     // No error yet: a step whose tensors do not fit names what it lacks.
   }
 }

@@ -83,10 +83,9 @@ std::int64_t Documents::device_bytes(std::int64_t rows, std::int64_t seq) {
 void Documents::put_on(const at::Tensor& memory) const {
   const std::int64_t tokens = rows() * seq_, longs = end_longs(tokens);
   at::Tensor host = device_memory(rows(), seq_, c10::DeviceType::CPU);
-  auto* const to = host_data<std::int64_t>(host);
-  write_positions(to);
-  write_ends({static_cast<std::int32_t*>(static_cast<void*>(to + tokens)),
-              2 * static_cast<std::size_t>(longs)});
+  write_positions(host_data<std::int64_t>(host));
+  const at::Tensor ends = host.narrow(0, tokens, longs).view(c10::ScalarType::Int);
+  write_ends({host_data<std::int32_t>(ends), 2 * static_cast<std::size_t>(longs)});
   // libtorch keeps registered memory until its copy has completed.
   if (memory.is_cuda()) host = host.pin_memory();
   memory.copy_(host, /*non_blocking=*/true);
