@@ -4,7 +4,6 @@
 #include <string>
 #include <string_view>
 
-#include "configs/offload_rules.hpp"
 #include "configs/schema.hpp"
 
 namespace sluice {

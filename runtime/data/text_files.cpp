@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/posix/io_error.hpp"
@@ -92,7 +93,7 @@ using Found = std::vector<fs::path>;
 // The files of a folder that are not wanted and have one ending.
 struct Unread {
   std::string ending;
-  std::size_t count = 0;
+  std::int64_t count = 0;
   std::string first;
 };
 
@@ -126,7 +127,7 @@ void search_folder(const fs::path& folder, FolderFiles wanted, Found& found,
 // .json files". `unread` is not empty, and .json files are its first.
 std::string unread_text(const std::string& folder, const std::vector<Unread>& unread) {
   constexpr std::size_t kMostKinds = 5;
-  std::size_t count = 0, told = 0;
+  std::int64_t count = 0, told = 0;
   std::string kinds;
   for (std::size_t i = 0; i < unread.size(); ++i) {
     count += unread[i].count;
@@ -138,9 +139,8 @@ std::string unread_text(const std::string& folder, const std::vector<Unread>& un
   if (told < count) kinds += ", " + std::to_string(count - told) + " others";
   const std::string advice =
       "; a glob such as " + (fs::path(folder) / "**/*.json*").string() + " takes the .json files";
-  return std::to_string(count) + (count == 1 ? " file" : " files") + " of the folder " + folder +
-         " (" + kinds + "), e.g. " + unread.front().first +
-         (unread.front().ending == ".json" ? advice : "");
+  return counted(count, "file") + " of the folder " + folder + " (" + kinds + "), e.g. " +
+         unread.front().first + (unread.front().ending == ".json" ? advice : "");
 }
 
 Found files_below(const std::string& folder, FolderFiles wanted, const std::string& key) {
