@@ -10,6 +10,7 @@
 #include "runtime/engine/gpu_memory.hpp"
 #include "runtime/engine/graph_choice.hpp"
 #include "runtime/model/counting_allocator.hpp"
+#include "runtime/program/model/memory_model.hpp"
 
 namespace sluice {
 namespace {
@@ -120,7 +121,7 @@ void Engine::require_weights() const {
 void Engine::reserve_device(std::int64_t bytes) {
   std::optional<PoolScope> pool;
   if (graphs_) pool.emplace(*graphs_);
-  reserve_bytes(setup_.device, bytes - small_kept_bytes(setup_.shape()));
+  reserve_bytes(setup_.device, bytes - add_up(programs_.train).small_peak);
 }
 
 StepResult Engine::train_step(const StepInput& input) {

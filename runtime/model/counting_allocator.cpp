@@ -95,7 +95,7 @@ class CountingMetaAllocator final : public c10::Allocator {
     const auto bytes = static_cast<std::int64_t>(asked);
     const bool gpu = meta_stands_for_gpu();
     const std::int64_t taken = gpu ? cuda_block_bytes(bytes) : bytes;
-    const std::int64_t small = gpu && is_small_cuda_block(taken) ? taken : 0;
+    const std::int64_t small = gpu && taken <= kSmallCudaBlock ? taken : 0;
     counter(CountedDevice::kMeta).add(taken);
     counter(CountedDevice::kMetaSmall).add(small);
     return {nullptr, new Taken{taken, small}, &release, c10::Device(c10::DeviceType::Meta)};

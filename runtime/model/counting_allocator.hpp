@@ -17,8 +17,7 @@ struct AllocationCount {
   std::int64_t peak = 0;  // highest `live` since the last reset
 };
 
-// kMetaSmall: of the meta device's, the small blocks (is_small_cuda_block) where it stands for a
-// GPU.
+// kMetaSmall: of the meta device's, blocks up to kSmallCudaBlock, where it stands for a GPU.
 enum class CountedDevice { kHost, kMeta, kMetaSmall };
 
 // Installs the counting allocators; later calls do nothing. Call it before tensors are made, since

@@ -27,13 +27,8 @@ std::int64_t cuda_block_bytes(std::int64_t bytes) {
   constexpr std::int64_t kSmallSegment = std::int64_t{2} << 20;
   if (bytes == 0) return 0;
   const std::int64_t block = round_up(bytes, bytes < kMinLarge ? kMinBlock : kRoundLarge);
-  if (!is_small_cuda_block(block)) return block;
+  if (block > kSmallCudaBlock) return block;
   return kSmallSegment / (kSmallSegment / block) / kMinBlock * kMinBlock;
-}
-
-bool is_small_cuda_block(std::int64_t block_bytes) {
-  constexpr std::int64_t kSmallSize = std::int64_t{1} << 20;
-  return block_bytes <= kSmallSize;
 }
 
 std::int64_t cuda_gap_bytes(std::int64_t bytes) { return 2 * cuda_block_bytes(bytes); }

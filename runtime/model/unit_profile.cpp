@@ -139,7 +139,9 @@ UnitMemory profile_inner(Unit& unit, std::span<const at::Tensor> params, const a
     at::Tensor output = unit.forward(call, params, input, &saved);
     memory.forward_peak = watch.peak();
     memory.kept = watch.grown() - memory.output;
-    memory.kept_small = watch.grown_small();  // the output too: the next unit's input
+    memory.kept_small = watch.grown_small();
+    const bool small_output = meta_stands_for_gpu() && memory.output <= kSmallCudaBlock;
+    if (small_output) memory.kept_small -= memory.output;
     grad_output = meta(output.sizes().vec(), output.scalar_type());
     output.reset();
     const Watch backward;

@@ -26,7 +26,8 @@ std::int64_t passing_bytes(const StepShape& shape, int u, bool without_norm) {
 
 // Bytes by which the peak of the backward falls if gradients pass, without gaps. As long as they
 // run, units have their workspace, the kept activations of the units up to them, and the passing
-// gradients of the units from them on. A group that is updated in the backward (`updates`) has its
+// gradients of the units from them on. Gradients cannot take the memory of small blocks, so these
+// do not count. A group that is updated in the backward (`updates`) has its
 // update behind its own; if gradients are sent, two backwards later, for its reduction to complete.
 std::int64_t saved_bytes(const StepShape& shape, bool updates) {
   const int head = static_cast<int>(shape.units.size()) - 1;
@@ -34,7 +35,11 @@ std::int64_t saved_bytes(const StepShape& shape, bool updates) {
   const std::int64_t flights = shape.layer_major ? shape.micro_batches : 1;
   const auto kept_of = [&](int u) {
     const UnitMemory& memory = nth(shape.units, u).memory;
-    return memory.output + (shape.recompute ? 0 : memory.kept) - leaving_bytes(shape, u);
+    const std::int64_t leaving = leaving_bytes(shape, u);
+    const std::int64_t small = leaving > 0 ? 0 : small_bytes(shape, memory.output);
+    const std::int64_t kept =
+        shape.recompute ? 0 : memory.kept - (leaving > 0 ? 0 : memory.kept_small);
+    return memory.output - small + kept - leaving;
   };
   std::int64_t kept = 0, all = 0, passed = 0, peak = 0, passing_peak = 0;
   for (int u = 0; u < head; ++u) kept += kept_of(u);
@@ -78,7 +83,7 @@ void choose(StepShape& shape, Which which, bool small) {
     const bool waits = ends == 2 || group.add_replicas;
     const bool chosen = ends == 0 ? which != Which::kNone : which == Which::kAll && !waits;
     const bool passes = chosen && !group.frozen && gradient_streams(shape, g) == 1 &&
-                        (small || !is_small_cuda_block(bytes));
+                        (small || bytes > kSmallCudaBlock);
     group.passing_gradient_bytes = passes ? bytes : 0;
   }
 }

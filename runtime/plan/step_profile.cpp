@@ -358,6 +358,7 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
   shape.prefetch_units = options.zero.prefetch_units;
   shape.constant_bytes = spec.constant_bytes();
   shape.on_gpu = spec.options.on_gpu;
+  shape.small_block = shape.on_gpu ? kSmallCudaBlock : 0;
   shape.library_bytes = shape.on_gpu ? device_library_bytes(spec.options) : 0;
   count_batches(shape, options, spec);
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {

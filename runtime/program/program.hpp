@@ -104,6 +104,7 @@ inline constexpr int kTierCount = 3;
 struct Buffer {
   Tag tag = Tag::kActivations;
   std::int64_t bytes = 0;
+  std::int64_t small = 0;          // of `bytes`, small blocks (StepShape::small_block); no slot
   bool in_arena = false;           // true: a slot at arena_offset; false: from the allocator
   std::int64_t arena_offset = -1;  // bytes; set by assign_arena
   int group = -1;                  // of parameters and gradients

@@ -39,15 +39,6 @@ std::int64_t leaving_bytes(const StepShape& shape, int unit) {
   return shape.units[u].kept_moves ? input + shape.units[u].memory.kept : 0;
 }
 
-std::int64_t small_kept_bytes(const StepShape& shape) {
-  if (!shape.on_gpu || shape.recompute || shape.placement.activations != Tier::kDevice) return 0;
-  std::int64_t bytes = 0;
-  for (int u = 0; u < static_cast<int>(shape.units.size()); ++u) {
-    if (has_backward(shape, u)) bytes += nth(shape.units, u).memory.kept_small;
-  }
-  return shape.layer_major ? bytes * shape.micro_batches : bytes;
-}
-
 int gradient_streams(const StepShape& shape, int group) {
   if (!sums_micro_batches(shape) || is_frozen(shape, group)) return 1;
   const auto writers = std::count_if(shape.units.begin(), shape.units.end(),

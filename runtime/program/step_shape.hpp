@@ -15,7 +15,7 @@ namespace sluice {
 struct UnitMemory {
   std::int64_t output = 0;             // boundary activation
   std::int64_t kept = 0;               // kept by forward for backward, besides input and output
-  std::int64_t kept_small = 0;         // of `kept`, small blocks of a GPU (gpu_path.hpp)
+  std::int64_t kept_small = 0;         // of `kept`, small blocks (StepShape::small_block)
   std::int64_t forward_peak = 0;       // peak above the state before; includes kept and output
   std::int64_t forward_only_peak = 0;  // the same, with nothing kept
   std::int64_t backward_peak =
@@ -70,6 +70,8 @@ struct StepShape : ShardShape {
   std::int64_t replica_staging_bytes = 0;
   std::int64_t constant_bytes = 0;  // tables that the units share, besides the parameters
   bool on_gpu = false;              // the units run there
+  // A GPU's allocator takes blocks up to this many bytes from segments for them alone. 0 elsewhere.
+  std::int64_t small_block = 0;
   // Workspaces of libraries, held from the first product on; buffers of batches for graphs; gaps
   // between tensors of a pipeline's micro-batches.
   std::int64_t library_bytes = 0;
@@ -104,9 +106,10 @@ struct StepShape : ShardShape {
 // with gpipe), units without a backward, and units whose kept activations cannot move.
 [[nodiscard]] std::int64_t leaving_bytes(const StepShape& shape, int unit);
 
-// Of the kept activations of a step, the bytes that a GPU's allocator takes from segments of their
-// own (UnitMemory::kept_small); of a pipeline stage those of one micro-batch.
-[[nodiscard]] std::int64_t small_kept_bytes(const StepShape& shape);
+// `bytes` if a tensor of so many bytes is a small block, else 0.
+[[nodiscard]] inline std::int64_t small_bytes(const StepShape& shape, std::int64_t bytes) {
+  return bytes <= shape.small_block ? bytes : 0;
+}
 
 // Whether the unit has a backward: the unit or a unit before it has a trained group. Every unit of
 // a pipeline has a backward, because other stages may have trained groups.

@@ -41,13 +41,16 @@ MemoryReport add_up(const Program& program, Tier tier) {
   }
   report.by_tag = now;
   std::int64_t dynamic = 0;
+  std::int64_t small = 0;  // outside the arena, besides `dynamic`
+  std::int64_t small_at_peak = 0;
   std::int64_t slots = 0;       // in use
   std::int64_t peak_slots = 0;  // at peak_op; equal peaks: the one with most slot bytes
   const auto change = [&](BufferId id, int sign) {
     const Buffer& buffer = nth(program.buffers, id);
     if (buffer.tier != tier) return;
     nth(now, buffer.tag) += sign * buffer.bytes;
-    (buffer.in_arena ? slots : dynamic) += sign * buffer.bytes;
+    (buffer.in_arena ? slots : dynamic) += sign * (buffer.bytes - buffer.small);
+    small += sign * buffer.small;
   };
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
@@ -55,16 +58,20 @@ MemoryReport add_up(const Program& program, Tier tier) {
     for (const BufferId b : op.live) change(b, +1);
     const std::int64_t workspace = device ? op.workspace_bytes : 0;
     const std::int64_t height = dynamic + workspace;
+    report.small_peak = std::max(report.small_peak, small);
     if (report.peak_op < 0 || height > report.dynamic_peak ||
         (height == report.dynamic_peak && slots > peak_slots)) {
       report.dynamic_peak = height;
       peak_slots = slots;
+      small_at_peak = small;
       report.peak_op = static_cast<OpId>(i);
       report.by_tag = now;
       nth(report.by_tag, tag_of_workspace(workspace)) += workspace;
     }
     for (const BufferId b : op.dead_after) change(b, -1);
   }
+  report.dynamic_peak += report.small_peak;
+  nth(report.by_tag, Tag::kActivations) += report.small_peak - small_at_peak;
   return report;
 }
 

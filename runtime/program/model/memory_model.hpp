@@ -19,6 +19,9 @@ struct MemoryReport {
   std::int64_t persistent = 0;    // lives as long as the run
   std::int64_t arena = 0;         // slots, allocated once
   std::int64_t dynamic_peak = 0;  // peak of the dynamic buffers outside the arena
+  // Of dynamic_peak, small blocks (Buffer::small): their own peak, because large blocks cannot use
+  // their segments.
+  std::int64_t small_peak = 0;
   OpId peak_op = -1;              // the operation at the peak
   TagBytes by_tag{};              // at peak_op; slots count while they live
 

@@ -29,6 +29,7 @@ BufferId StepFlights::make_input_gradient(Op& op) {
   const BufferId gradient =
       builder_.buffer({.tag = Tag::kActivationGradients,
                        .bytes = unit.memory.input_gradient,
+                       .small = small_bytes(shape_, unit.memory.input_gradient),
                        .micro_batch = begins_chunk(shape_, op.unit) ? op.micro_batch : -1});
   op.live.push_back(gradient);
   if (!passes_on(op.unit)) op.dead_after.push_back(gradient);

@@ -74,7 +74,10 @@ void GradFlow::start_round(int g, Op& op) {
   op.opens.push_back(g);
   const GroupShape& group = nth(shape_.groups, g);
   if (first && group.passing_gradient_bytes > 0) {
-    passing_.push_back(builder_.buffer(Tag::kGradients, group.passing_gradient_bytes, false, g));
+    passing_.push_back(builder_.buffer({.tag = Tag::kGradients,
+                                        .bytes = group.passing_gradient_bytes,
+                                        .small = small_bytes(shape_, group.passing_gradient_bytes),
+                                        .group = g}));
     if (!group.rounds_gradients) op.live.push_back(passing_.back());
   }
   if (!transient() && !group.rounds_gradients) return;

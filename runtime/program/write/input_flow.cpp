@@ -87,8 +87,11 @@ void InputFlow::start_fetch(const Use& use) {
     fetch.waits = {builder_.emit(std::move(read))};
   }
   fetch.host_slot = t.host;
+  const std::int64_t input = input_bytes(shape_, use.unit);
+  const std::int64_t kept = t.bytes > input ? nth(shape_.units, use.unit).memory.kept_small : 0;
   t.device = builder_.buffer({.tag = Tag::kActivations,
                               .bytes = t.bytes,
+                              .small = small_bytes(shape_, input) + kept,
                               .unit = use.unit,
                               .micro_batch = use.micro_batch});
   fetch.live = {t.device};

@@ -31,6 +31,7 @@ void PipeFlow::post(std::size_t k) {
   op.micro_batch = slot.micro_batch;
   op.device_slot = builder_.buffer({.tag = forward ? Tag::kActivations : Tag::kActivationGradients,
                                     .bytes = pipeline.boundary_bytes,
+                                    .small = small_bytes(shape_, pipeline.boundary_bytes),
                                     .unit = forward ? op.unit : -1,
                                     .micro_batch = op.micro_batch});
   op.live = {op.device_slot};

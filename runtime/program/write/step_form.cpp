@@ -183,12 +183,14 @@ void StepWriter::write_forward(const Use& use, Op op) {
   op.exchanges = builder_.exchanges(unit.exchanges.forward);
   const BufferId output = builder_.buffer({.tag = Tag::kActivations,
                                            .bytes = memory.output,
+                                           .small = small_bytes(shape_, memory.output),
                                            .unit = sends ? -1 : use.unit + 1,
                                            .micro_batch = use.micro_batch});
   op.live.push_back(output);
   std::int64_t made = memory.output;
   if (keep && memory.kept > 0) {
-    now.kept[u] = builder_.buffer(Tag::kActivations, memory.kept);
+    now.kept[u] = builder_.buffer(
+        {.tag = Tag::kActivations, .bytes = memory.kept, .small = memory.kept_small});
     op.live.push_back(now.kept[u]);
     made += memory.kept;
   }

@@ -79,7 +79,7 @@ Program slots(const std::vector<std::array<int, 3>>& lives) {  // bytes, first a
         static_cast<BufferId>(program.buffers.size()));
     program.ops[static_cast<std::size_t>(last)].dead_after.push_back(
         static_cast<BufferId>(program.buffers.size()));
-    program.buffers.push_back({Tag::kLossHead, bytes, true, -1, -1});
+    program.buffers.push_back({.tag = Tag::kLossHead, .bytes = bytes, .in_arena = true});
   }
   assign_arena(program);
   return program;
@@ -115,7 +115,7 @@ TEST(Arena, RefusesASlotThatNeverDies) {
   Program program;
   program.ops.resize(1);
   program.ops[0].live.push_back(0);
-  program.buffers.push_back({Tag::kLossHead, 256, true, -1, -1});
+  program.buffers.push_back({.tag = Tag::kLossHead, .bytes = 256, .in_arena = true});
   EXPECT_THROW(assign_arena(program), Error);
 }
 

@@ -144,6 +144,26 @@ TEST(MemoryModel, TagsAtThePeakAreWhatLivesThere) {
   }
 }
 
+// A GPU's allocator keeps segments for small blocks alone: both kinds need their own peak.
+TEST(MemoryModel, SmallBlocksAndLargeOnesAddTheirPeaks) {
+  Program program;
+  program.buffers = {{.tag = Tag::kActivations, .bytes = 70, .small = 30},
+                     {.tag = Tag::kGradients, .bytes = 50},
+                     {.tag = Tag::kActivationGradients, .bytes = 8, .small = 8}};
+  program.ops.resize(2);
+  program.ops[0].live = {0};
+  program.ops[0].workspace_bytes = 5;
+  program.ops[0].dead_after = {0};
+  program.ops[1].live = {1, 2};
+  const MemoryReport report = add_up(program);
+  EXPECT_EQ(report.peak_op, 1);
+  EXPECT_EQ(report.small_peak, 30);
+  EXPECT_EQ(report.dynamic_peak, 50 + 30);
+  EXPECT_EQ(nth(report.by_tag, Tag::kGradients), 50);
+  EXPECT_EQ(nth(report.by_tag, Tag::kActivations) + nth(report.by_tag, Tag::kActivationGradients),
+            30);
+}
+
 bool has_head_slot(const Program& program) {
   return std::any_of(program.buffers.begin(), program.buffers.end(), [](const Buffer& buffer) {
     return buffer.tag == Tag::kLossHead && buffer.in_arena;
