@@ -72,11 +72,9 @@ class WatchedProgram {
   OpWatch* const watch_;
 };
 
-// Operations of units that the executing thread may be ahead of a GPU. One launches some thirty
-// kernels; a hundred where no kernel is fused.
-constexpr int kOpsAhead = 8;
+// Operations of units that the executing thread may be ahead of a GPU when it begins a segment.
+constexpr int kOpsAhead = kSegmentOpsBesideCopies;
 
-// Stages of a pipeline post their messages as early as they can, so that no peer waits for them.
 bool has_copies_beside(const EngineSetup& setup) {
   return setup.device.is_cuda() && leaves_device(setup.shape().placement) &&
          setup.shape().pipeline.stages == 1;
@@ -117,7 +115,7 @@ void ProgramRunner::execute(const Program& program, RunMode mode, std::int64_t i
                             BatchSize size) {
   run_.begin_program(program, mode, index, size);
   marks_.assign(program.ops.size(), {});
-  walk_ = {};
+  walk_ = SegmentWalk(kSegmentOpsBesideCopies);
   segment_ops_ = 0;
   const WatchedProgram watched(watch_, mode, index);
   try {

@@ -68,7 +68,7 @@ class ProgramRunner final : private OpHandler {
     Ticket end;
   };
   const bool stays_near_;
-  SegmentWalk walk_;
+  SegmentWalk walk_{kSegmentOpsBesideCopies};
   int segment_ops_ = 0;        // of the segment that goes on
   std::deque<Segment> ahead_;  // segments that the GPU may still have to run
   int ops_ahead_ = 0;          // in them

@@ -18,9 +18,17 @@ struct GraphSegment {
 // gather of a rank alone, or a release, which does nothing on the device.
 [[nodiscard]] bool may_be_recorded(const Op& op);
 
+// Operations in a segment at most, where other operations copy between tiers: the host must not
+// fill the driver's queue, in which its copies wait too. An operation launches some thirty kernels;
+// a hundred where no kernel is fused.
+inline constexpr int kSegmentOpsBesideCopies = 8;
+
 // Goes through a program, operation by operation.
 class SegmentWalk {
  public:
+  // `most_ops`: operations in a segment at most; 0: no limit.
+  explicit SegmentWalk(int most_ops) : most_ops_(most_ops) {}
+
   enum class Place { kOutside, kBegins, kGoesOn };
   // Where the next operation of the program is. A release is outside, and ends no segment.
   Place enter(const Op& op);
@@ -28,6 +36,8 @@ class SegmentWalk {
   [[nodiscard]] bool open() const { return open_; }
 
  private:
+  int most_ops_;
+  int ops_ = 0;        // of the last segment
   bool open_ = false;  // nothing has interrupted the last segment
 };
 

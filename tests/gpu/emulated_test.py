@@ -188,7 +188,7 @@ def check_run_ahead(place):
     """While copies run beside the card, the host is never far ahead of it."""
     name, model = "run-ahead", MODELS["llama"] | {"layers": 8}
     settings = SPECULATING | {"zero.stage": 2, "offload.optimizer": "host", "train.accumulation_order": "layer", "train.micro_batch": 1,
-                              "train.global_batch": 8, "train.steps": STEPS, "train.dtype": "bf16"}
+                              "train.global_batch": 24, "train.steps": STEPS, "train.dtype": "bf16"}
     answer = place.train(name, model, settings, gpus=1, computes="late")
     found, most = problems(answer, 1, STEPS), max((report["most_tasks"] for report in answer.reports), default=0)
     if most > MOST_TASKS:

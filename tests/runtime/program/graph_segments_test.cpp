@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,23 @@ TEST(GraphSegments, OfARankAloneAreItsMicroBatches) {
       EXPECT_EQ(std::ssize(graph_segments(program)), micro_batches) << "stage " << stage;
       for (const Op& op : program.ops) EXPECT_EQ(op.lane, Lane::kCompute) << "stage " << stage;
     }
+  }
+}
+
+// So that the host is never far ahead of the GPU where copies wait behind its launches.
+TEST(GraphSegments, BesideCopiesBetweenTiersAreShort) {
+  for (const Tier gradients : {Tier::kDevice, Tier::kHost}) {
+    StepShape shape = make_shape({.stage = 2, .dp = 1, .micro_batches = 20, .layer_major = true});
+    for (GroupShape& group : shape.groups) group.resident = true;
+    const auto longest = [](const Program& program) {
+      int most = 0;
+      for (const GraphSegment& s : graph_segments(program)) most = std::max(most, s.end - s.begin);
+      return most;
+    };
+    EXPECT_GE(longest(write_train_step(shape)), 20);
+    shape.placement.optimizer = Tier::kHost;
+    shape.placement.gradients = gradients;
+    EXPECT_EQ(longest(write_train_step(shape)), kSegmentOpsBesideCopies);
   }
 }
 
