@@ -16,8 +16,16 @@ LaneHooks hooks_of(DeviceCopies* copies) {
   return {.begins = [copies] { copies->begin_thread(); }, .waited = [copies] { copies->settle(); }};
 }
 
-// Message of the device's allocator, or of a driver that has no room for a kernel's code, if the
-// chain of causes has one: the executor wraps the error of an operation.
+// cuBLAS and cuDNN have statuses of their own for a full device, which libtorch gives as text.
+bool has_full_status(const c10::Error& error) {
+  const auto says = [&](const char* status) {
+    return error.msg().find(status) != std::string::npos;
+  };
+  return says("_STATUS_ALLOC_FAILED") || says("_DEVICE_ALLOCATION_FAILED");
+}
+
+// Message of the device's allocator, of a library, or of a driver that has no room for a kernel's
+// code, if the chain of causes has one: the executor wraps the error of an operation.
 std::optional<std::string> out_of_memory_in(const std::exception& error) {
   constexpr int kMemoryAllocation = 2;  // cudaErrorMemoryAllocation
   if (const auto* found = dynamic_cast<const c10::OutOfMemoryError*>(&error)) {
@@ -27,6 +35,8 @@ std::optional<std::string> out_of_memory_in(const std::exception& error) {
   if (driver != nullptr && driver->get_error_code() == kMemoryAllocation) {
     return driver->what_without_backtrace();
   }
+  const auto* library = dynamic_cast<const c10::Error*>(&error);
+  if (library != nullptr && has_full_status(*library)) return library->what_without_backtrace();
   try {
     std::rethrow_if_nested(error);
   } catch (const std::exception& inner) {

@@ -75,15 +75,15 @@ void StepGraphs::record(OpId id, const std::function<void()>& body) {
   if (segment.begin == id) recording_.emplace(*graphs_);
   try {
     body();
+    if (segment.end != id + 1 || !recording_) return;
+    recorded_.push_back(recording_->finish());
+    recording_.reset();
+    recorded_.back()->launch();
   } catch (const std::exception&) {
     recording_.reset();
     std::throw_with_nested(
         Error("recorded for a CUDA graph (train.cuda_graphs: never runs without)"));
   }
-  if (segment.end != id + 1 || !recording_) return;
-  recorded_.push_back(recording_->finish());
-  recording_.reset();
-  recorded_.back()->launch();
 }
 
 }  // namespace sluice

@@ -26,6 +26,9 @@ class Lt {
   explicit Lt(const Fp8Product& product) : product_(product) {}
   void operator()(cublasStatus_t status, const char* what) const {
     if (status == CUBLAS_STATUS_SUCCESS) return;
+    // As libtorch's own products say that the device is full.
+    TORCH_CHECK(status != CUBLAS_STATUS_ALLOC_FAILED, words_of(product_), ": ", what,
+                " failed with CUBLAS_STATUS_ALLOC_FAILED");
     throw Error(words_of(product_) + ": " + what + " failed with cuBLAS status " +
                 std::to_string(static_cast<int>(status)) +
                 "; train.matmul: native multiplies 16-bit operands");

@@ -150,12 +150,16 @@ TEST(MemoryModel, EqualsTheAllocatorOnPackedRows) {
   }
 }
 
-// Plans as `inner` and fails as a GPU's allocator does where it runs.
+// Plans as `inner` and fails as a GPU's allocator does where it runs, or as a library does.
 class RunsOut final : public Unit {
  public:
-  explicit RunsOut(std::unique_ptr<Unit> inner) : inner_(std::move(inner)) {}
+  RunsOut(std::unique_ptr<Unit> inner, bool library)
+      : inner_(std::move(inner)), library_(library) {}
   at::Tensor forward(const UnitCall& call, std::span<const at::Tensor> params,
                      const at::Tensor& input, std::unique_ptr<Saved>* saved) override {
+    TORCH_CHECK(input.is_meta() || !library_,
+                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling "
+                "`cublasCreate(handle)`");
     TORCH_CHECK_WITH(OutOfMemoryError, input.is_meta(),
                      "CUDA out of memory. Tried to allocate 20.00 MiB");
     return inner_->forward(call, params, input, saved);
@@ -168,15 +172,16 @@ class RunsOut final : public Unit {
 
  private:
   const std::unique_ptr<Unit> inner_;
+  const bool library_;
 };
 
 // Exit code 3, with what is large and what to change, without libtorch's stack.
-TEST(MemoryModel, ADeviceThatRunsOutSaysWhatToChange) {
+void expect_advice(bool library, const std::string& reason) {
   const EngineOptions options = tiny_options();
   const auto comm = make_local_communicators(1);
   const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
   Model model = make_model(options.model);
-  model.units[1] = std::make_unique<RunsOut>(std::move(model.units[1]));
+  model.units[1] = std::make_unique<RunsOut>(std::move(model.units[1]), library);
   Engine engine = planned_engine(options, std::move(model), *comm.front(),
                                  at::Device(c10::DeviceType::CPU), rows, rows);
   try {
@@ -185,12 +190,17 @@ TEST(MemoryModel, ADeviceThatRunsOutSaysWhatToChange) {
   } catch (const BudgetError& error) {
     const std::string text = error.what();
     EXPECT_EQ(error.exit_code(), 3);
-    for (const char* part :
-         {"Tried to allocate 20.00 MiB", "largest: ", "to need less: --set recompute.mode=full"}) {
+    for (const std::string& part : {reason, std::string("largest: "),
+                                    std::string("to need less: --set recompute.mode=full")}) {
       EXPECT_NE(text.find(part), std::string::npos) << text;
     }
     EXPECT_EQ(text.find("frame #"), std::string::npos) << text;
   }
+}
+
+TEST(MemoryModel, ADeviceThatRunsOutSaysWhatToChange) {
+  expect_advice(false, "Tried to allocate 20.00 MiB");
+  expect_advice(true, "CUBLAS_STATUS_ALLOC_FAILED");
 }
 
 // Nothing is allocated step by step that is not freed again.
