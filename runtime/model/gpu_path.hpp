@@ -31,10 +31,10 @@ class MetaStandsForGpu {
 
 // Bytes that libtorch's CUDA caching allocator takes for an allocation of `bytes`, by the rules of
 // c10/core/AllocatorConfig.h. Sizes are rounded up to 512 bytes (kMinBlockSize). Blocks up to 1 MiB
-// (kSmallCudaBlock) lie in segments of 2 MiB (kSmallBuffer), and each counts as its share of a segment
-// with as many such blocks as fit. From 10 MiB on (kMinLargeAlloc) a block has a segment of its
-// own, a multiple of 2 MiB (kRoundLarge). A rest above 1 MiB of such a segment is split off, but
-// only smaller tensors fit in: the rest counts as taken.
+// (kSmallCudaBlock) lie in segments of 2 MiB (kSmallBuffer), and each counts as its share of a
+// segment with as many such blocks as fit. From 10 MiB on (kMinLargeAlloc) a block has a segment of
+// its own, a multiple of 2 MiB (kRoundLarge). A rest above 1 MiB of such a segment is split off,
+// but only smaller tensors fit in: the rest counts as taken.
 [[nodiscard]] std::int64_t cuda_block_bytes(std::int64_t bytes);
 // Blocks up to this size come from segments of 2 MiB for small ones alone (kSmallSize).
 inline constexpr std::int64_t kSmallCudaBlock = std::int64_t{1} << 20;
