@@ -1,5 +1,6 @@
 #include "runtime/run/run_settings.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -19,6 +20,14 @@ std::string text_of(double value) {
 }
 
 std::string text_of(bool value) { return value ? "true" : "false"; }
+
+// In an order of its own, on which the parameters that the patterns name do not depend.
+std::string text_of(std::vector<std::string> patterns) {
+  std::sort(patterns.begin(), patterns.end());
+  std::string text;
+  for (const std::string& pattern : patterns) text += (text.empty() ? "" : ", ") + pattern;
+  return "[" + text + "]";
+}
 
 template <class Enum, std::size_t n>
 std::string text_of(Enum value, const std::array<std::string_view, n>& names) {
@@ -96,6 +105,7 @@ void add_training(const EngineOptions& options, Settings& out) {
   out.add(kMatmul, name_of(options.model.matmul));
   out.add("train.seed", std::to_string(train.seed));
   out.add("train.clip", text_of(train.clip));
+  out.add("train.freeze", text_of(options.model.freeze));
   const OptimizerOptions& optimizer = options.optimizer;
   const OptimizerKeys& keys = keys_of(optimizer.type);
   out.add(kOptimizer, std::string(keys.name));

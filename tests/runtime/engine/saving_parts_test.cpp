@@ -148,6 +148,21 @@ TEST(RunSettings, NamesWhatChanged) {
   EXPECT_TRUE(changes[3].starts_with("data: other tokens")) << changes[3];
 }
 
+TEST(RunSettings, NamesOtherFrozenParametersWhereTheCheckpointSaysItsOwn) {
+  EngineOptions options;
+  options.model.vocab = 100;
+  options.model.freeze = {"wte", "h.0"};
+  RunState saved;
+  saved.more = settings_of(options, 8);
+  options.model.freeze = {"h.0", "wte"};
+  EXPECT_EQ(changes_between(saved, settings_of(options, 8)), std::vector<std::string>());
+  options.model.freeze = {};
+  EXPECT_EQ(changes_between(saved, settings_of(options, 8)),
+            std::vector<std::string>{"train.freeze: [h.0, wte] -> []"});
+  saved.more.erase("setting.train.freeze");  // of an earlier version
+  EXPECT_EQ(changes_between(saved, settings_of(options, 8)), std::vector<std::string>());
+}
+
 TEST(RunSettings, NamesFormsThatChanged) {
   EngineOptions options;
   options.model.vocab = 100;
