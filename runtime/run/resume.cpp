@@ -101,13 +101,13 @@ Attempt try_reading(const std::string& path, const ResumeRequest& request, std::
     check_restorable(request, engine.spec(), checkpoint);
     if (attempt.resumed.run->step >= last_step) return attempt;
     const Restoring restoring(request.room_bytes, checkpoint.manifest().block_bytes);
-    attempt.resumed.moments = read_states(
-        engine, engine.owned_pieces(), checkpoint, restoring.memory(), [&](std::int64_t) {
-          alive();
-          if (std::chrono::steady_clock::now() - met < kBetweenMeetings) return;
-          (void)on_any_rank(comm, kReads);
-          met = std::chrono::steady_clock::now();
-        });
+    read_states(engine, engine.owned_pieces(), checkpoint, restoring.memory(), [&](std::int64_t) {
+      alive();
+      if (std::chrono::steady_clock::now() - met < kBetweenMeetings) return;
+      (void)on_any_rank(comm, kReads);
+      met = std::chrono::steady_clock::now();
+    });
+    attempt.resumed.moments = trained_moments(engine.spec(), checkpoint);
   } catch (const ConfigError& error) {
     attempt.error = error.what();
     attempt.same_model = false;
@@ -306,7 +306,6 @@ Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine&
     if (problem.empty()) {
       if (attempt.resumed.run && attempt.resumed.run->step < last_step) engine.weights_restored();
       attempt.resumed.known_bad = std::move(known_bad);
-      attempt.resumed.moments = on_all_ranks(comm, attempt.resumed.moments);
       return attempt.resumed;
     }
     if (on_any_rank(comm, !attempt.same_model)) {

@@ -11,6 +11,7 @@
 #include "runtime/checkpoint/format/manifest.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/engine/engine.hpp"
+#include "runtime/run/state_io.hpp"
 
 namespace sluice {
 
@@ -64,7 +65,7 @@ struct ResumePoint {
 struct Resumed {
   std::optional<RunState> run;         // nullopt: nothing to resume from, the engine is as before
   std::string path;                    // path of the checkpoint
-  bool moments = true;                 // false: the checkpoint holds only weights
+  TrainedMoments moments;              // default: none were read
   std::vector<std::string> known_bad;  // names in request.dir whose contents are damaged
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "runtime/checkpoint/format/manifest.hpp"
@@ -65,6 +66,18 @@ std::int64_t before_moments_of(const RunState& run) {
   throw IoError("the checkpoint's run.more." + std::string(kBeforeMoments) + " is '" + text +
                     "', no number of its " + std::to_string(run.updates) + " updates",
                 "");
+}
+
+// Where some moments are held, the number of updates goes on for all parameters.
+void note_missing(const TrainedMoments& moments) {
+  if (moments.missing == 0) return;
+  if (moments.held == 0) {
+    log_warning("the checkpoint holds no moments of the trained parameters: they start from zero");
+    return;
+  }
+  log_warning("frozen in the checkpoint and trained now: " + counted(moments.missing, "parameter") +
+              "; their moments start from zero, those of the other " +
+              std::to_string(moments.held) + " go on");
 }
 
 void drop_text(TokenizerRecord& tokenizer) {
@@ -194,12 +207,8 @@ std::optional<RunProgress> RunSaver::resume() {
     return progress;
   }
   note_resume(run, resumed.path);
-  if (!resumed.moments) {
-    progress.before_moments = progress.updates;
-    if (comm_.rank() == 0) {
-      log_warning("the checkpoint holds weights alone: the optimizer's moments start from zero");
-    }
-  }
+  if (resumed.moments.held == 0) progress.before_moments = progress.updates;
+  if (comm_.rank() == 0) note_missing(resumed.moments);
   report_changes(run);
   if (!options_.chat_template) {
     inherit_tokenizer(tokenizer_, run.tokenizer, local_file_system(), resumed.path);

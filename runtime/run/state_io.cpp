@@ -39,6 +39,11 @@ void read_parts(Engine& engine, const std::vector<StatePiece>& pieces, std::span
   }
 }
 
+ModelSpec whole_of(const ModelSpec& spec) {
+  const bool part = spec.part.tensor > 1 || spec.part.stages > 1;
+  return part ? make_model_spec(spec.options) : spec;
+}
+
 std::string difference_of(const std::map<std::string, std::vector<std::int64_t>>& here,
                           const std::map<std::string, std::vector<std::int64_t>>& there) {
   for (const auto& [name, shape] : here) {
@@ -125,10 +130,21 @@ void write_snapshot(const std::vector<StatePiece>& pieces, std::span<const std::
   }
 }
 
+TrainedMoments trained_moments(const ModelSpec& spec, const Checkpoint& checkpoint) {
+  TrainedMoments moments;
+  const ModelSpec whole = whole_of(spec);
+  for (const ParamGroup& group : whole.groups) {
+    if (group.frozen) continue;
+    for (const ParamSpec& param : group.params) {
+      ++(checkpoint.has(param.tensor.name, StateKind::kMoment1) ? moments.held : moments.missing);
+    }
+  }
+  return moments;
+}
+
 void check_same_model(const ModelSpec& spec, const Checkpoint& checkpoint) {
   std::map<std::string, std::vector<std::int64_t>> here;
-  const bool part = spec.part.tensor > 1 || spec.part.stages > 1;
-  const ModelSpec whole = part ? make_model_spec(spec.options) : spec;
+  const ModelSpec whole = whole_of(spec);
   for (const ParamGroup& group : whole.groups) {
     for (const ParamSpec& param : group.params) here[param.tensor.name] = param.tensor.shape;
   }
@@ -141,10 +157,9 @@ void check_same_model(const ModelSpec& spec, const Checkpoint& checkpoint) {
                     "configuration), or start anew with --resume never and another checkpoint.dir");
 }
 
-bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoint& checkpoint,
+void read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoint& checkpoint,
                  const ReadMemory& memory, const StateProgress& progress) {
   std::int64_t done = 0;
-  bool complete = true;
   std::vector<StateRange> wanted;
   std::vector<const StatePiece*> piece_of;  // by wanted range
   for (const StatePiece& piece : pieces) {
@@ -158,7 +173,6 @@ bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoi
         piece_of.push_back(&piece);
         continue;
       }
-      complete = false;
       in_parts(piece, memory.staging.size(), [&](std::int64_t first, std::int64_t elems) {
         const std::span<float> part = memory.staging.first(static_cast<std::size_t>(elems));
         std::fill(part.begin(), part.end(), 0.0F);  // overwrites values of a damaged checkpoint
@@ -175,7 +189,6 @@ bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoi
     done += part.elems * 4;
     progress(done);
   });
-  return complete;
 }
 
 }  // namespace sluice

@@ -40,16 +40,24 @@ void write_snapshot(const std::vector<StatePiece>& pieces, std::span<const std::
 // `spec`: of any part of the model.
 void check_same_model(const ModelSpec& spec, const Checkpoint& checkpoint);
 
+// The whole model's trained parameters, by whether the checkpoint holds their moments. A function
+// of the manifest and of `spec.options`, hence equal on every rank, whatever the rank owns.
+struct TrainedMoments {
+  std::int64_t held = 0;
+  std::int64_t missing = 0;  // of a checkpoint of weights alone, or frozen until the checkpoint
+};
+[[nodiscard]] TrainedMoments trained_moments(const ModelSpec& spec, const Checkpoint& checkpoint);
+
 // Copies the checkpoint's states into the pieces (owned_pieces), from any saved layout, tier and
 // type. fp32 moments held in 16 bits are rounded to nearest. Moments missing in the checkpoint
-// (weights alone) become zero, and the function returns false. Passes at most memory.staging.size()
-// elements at a time, while the disk reads ahead; the engine may hold as much again. Throws
-// CheckpointError, IoError; the engine's states are then a mixture. REQUIRES: engine.settle().
+// become zero. Passes at most memory.staging.size() elements at a time, while the disk reads ahead;
+// the engine may hold as much again. Throws CheckpointError, IoError; the engine's states are then
+// a mixture. REQUIRES: engine.settle().
 struct ReadMemory {
   std::span<float> staging;    // not empty
   std::span<std::byte> ahead;  // as Checkpoint::read_in_parts; page-aligned
 };
-bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoint& checkpoint,
+void read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoint& checkpoint,
                  const ReadMemory& memory, const StateProgress& progress);
 
 }  // namespace sluice

@@ -1,0 +1,91 @@
+// Resuming with another train.freeze: the moments that the checkpoint holds go on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <span>
+
+#include "runtime/checkpoint/io/checkpoint_load.hpp"
+#include "tests/cli/resume_runs.hpp"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr double kRate = 3e-3;
+constexpr const char* kNoMoments = "the checkpoint holds no moments of the trained parameters";
+
+class FreezeResume : public Resume {
+ protected:
+  // Trains up to step `steps` without clipping, at the constant kRate.
+  Finished train_to(int steps, const std::string& out, const std::string& freeze,
+                    const std::string& more = "") {
+    return train(out, "--set train.steps=" + std::to_string(steps) + " --set 'train.freeze=" +
+                          freeze + "' --set train.clip=0 --set schedule.type=constant " + more);
+  }
+  Checkpoint newest(const std::string& run) const {
+    return open_checkpoint(local_file_system(), scratch_.path(run));
+  }
+};
+
+std::vector<float> values_of(Checkpoint& checkpoint, const StateRange& param, StateKind kind) {
+  if (!checkpoint.has(param.param, kind)) return {};
+  const StateRange whole = whole_range(param.param, kind, TensorDType::kF32, param.shape);
+  std::vector<float> values(static_cast<std::size_t>(whole.elems()));
+  checkpoint.read_range(whole, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+TEST_F(FreezeResume, AParameterThatIsThawedLeavesTheUpdatesOfTheOthers) {
+  const std::string from = "--resume base";
+  ASSERT_EQ(train_to(6, "base", "[h.0,ln_f.bias]").exit_code, 0);
+  const Finished same = train_to(7, "same", "[ln_f.bias,h.0]", from);
+  ASSERT_EQ(same.exit_code, 0) << same.output;
+  EXPECT_THAT(same.output, Not(HasSubstr("changed:")));
+  EXPECT_THAT(same.output, Not(HasSubstr("start from zero")));
+  const Finished thawed = train_to(7, "thawed", "[h.0]", from);
+  ASSERT_EQ(thawed.exit_code, 0) << thawed.output;
+  EXPECT_THAT(thawed.output, HasSubstr("changed: train.freeze: [h.0, ln_f.bias] -> [h.0]"));
+  EXPECT_THAT(thawed.output, HasSubstr("frozen in the checkpoint and trained now: 1 parameter; "
+                                       "their moments start from zero, those of the other 15 go "
+                                       "on"));
+  Checkpoint before = newest("base");
+  Checkpoint control = newest("same");
+  Checkpoint after = newest("thawed");
+  for (const StateRange& param : control.parameters()) {
+    SCOPED_TRACE(param.param);
+    if (param.param == "ln_f.bias") continue;
+    for (const StateKind kind : kStateKinds) {
+      EXPECT_EQ(values_of(after, param, kind), values_of(control, param, kind));
+    }
+  }
+  // Adam's first update with the bias correction of update 7.
+  const double update =
+      kRate * (0.1 / (1 - std::pow(0.9, 7))) / std::sqrt(0.05 / (1 - std::pow(0.95, 7)));
+  for (const StateRange& param : after.parameters()) {
+    if (param.param != "ln_f.bias") continue;
+    const std::vector<float> old = values_of(before, param, StateKind::kMaster);
+    const std::vector<float> now = values_of(after, param, StateKind::kMaster);
+    ASSERT_FALSE(now.empty());
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      EXPECT_NEAR(std::abs(now[i] - old[i]), update, 0.01 * update) << i;
+    }
+  }
+}
+
+TEST_F(FreezeResume, WithoutAnyMomentsOfWhatTrainsTheCountStartsAgain) {
+  ASSERT_EQ(train_to(6, "base", "[wte,wpe,h.1,ln_f]").exit_code, 0);
+  const Finished others = train_to(7, "others", "[h.0]", "--resume base");
+  ASSERT_EQ(others.exit_code, 0) << others.output;
+  EXPECT_THAT(others.output, HasSubstr(kNoMoments));
+  EXPECT_EQ(newest("others").manifest().run.more.at("before_moments"), "6");
+  const Finished all = train_to(7, "all", "[]", "--resume base");
+  ASSERT_EQ(all.exit_code, 0) << all.output;
+  EXPECT_THAT(all.output, Not(HasSubstr(kNoMoments)));
+  EXPECT_EQ(newest("all").manifest().run.more.count("before_moments"), 0U);
+}
+
+}  // namespace
+}  // namespace sluice::testing
