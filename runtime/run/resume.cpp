@@ -76,9 +76,7 @@ void check_restorable(const ResumeRequest& request, const ModelSpec& spec,
   const RunState& saved = checkpoint.manifest().run;
   check_same_model(spec, checkpoint);
   check_same_run(request, saved, checkpoint.path());
-  if (checkpoint.has(checkpoint.parameters().front().param, StateKind::kMoment1)) {
-    check_same_optimizer(request, saved, checkpoint.path());
-  }
+  if (has_moments(checkpoint)) check_same_optimizer(request, saved, checkpoint.path());
 }
 
 // The result of reading one checkpoint that rank 0 found complete. `error`: empty on success.

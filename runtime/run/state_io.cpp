@@ -130,6 +130,13 @@ void write_snapshot(const std::vector<StatePiece>& pieces, std::span<const std::
   }
 }
 
+bool has_moments(const Checkpoint& checkpoint) {
+  const std::vector<StateRange>& params = checkpoint.parameters();
+  return std::any_of(params.begin(), params.end(), [&](const StateRange& param) {
+    return checkpoint.has(param.param, StateKind::kMoment1);
+  });
+}
+
 TrainedMoments trained_moments(const ModelSpec& spec, const Checkpoint& checkpoint) {
   TrainedMoments moments;
   const ModelSpec whole = whole_of(spec);

@@ -40,6 +40,9 @@ void write_snapshot(const std::vector<StatePiece>& pieces, std::span<const std::
 // `spec`: of any part of the model.
 void check_same_model(const ModelSpec& spec, const Checkpoint& checkpoint);
 
+// Whether the checkpoint holds moments of any parameter; false: it holds weights alone.
+[[nodiscard]] bool has_moments(const Checkpoint& checkpoint);
+
 // The whole model's trained parameters, by whether the checkpoint holds their moments. A function
 // of the manifest and of `spec.options`, hence equal on every rank, whatever the rank owns.
 struct TrainedMoments {

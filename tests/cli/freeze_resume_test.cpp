@@ -87,5 +87,13 @@ TEST_F(FreezeResume, WithoutAnyMomentsOfWhatTrainsTheCountStartsAgain) {
   EXPECT_EQ(newest("all").manifest().run.more.count("before_moments"), 0U);
 }
 
+// The first parameter by name was frozen.
+TEST_F(FreezeResume, AnotherOptimizerIsRefusedWhicheverParametersHaveMoments) {
+  ASSERT_EQ(train_to(6, "base", "[h.0]").exit_code, 0);
+  const Finished other = train_to(7, "other", "[h.0]", "--resume base --set optimizer.type=lion");
+  EXPECT_EQ(other.exit_code, 2) << other.output;
+  EXPECT_THAT(other.output, HasSubstr("holds the moments of adamw; go on with adamw"));
+}
+
 }  // namespace
 }  // namespace sluice::testing
