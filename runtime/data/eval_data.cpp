@@ -85,12 +85,23 @@ std::vector<EvalStream> open_share(const DataOptions& options, EvalShare share) 
   return streams;
 }
 
+// Whether data.split takes a share of the training data for this set.
+bool takes_share(const DataOptions& options, EvalShare share) {
+  const std::size_t place = share == EvalShare::kTest ? 2 : 1;
+  return options.split.size() > place && options.split[place] > 0;
+}
+
 std::string nothing_to_evaluate(const DataOptions& options, const std::vector<std::string>& text,
                                 EvalShare share) {
   const bool test = share == EvalShare::kTest;
   const std::string key = test ? "data.test" : "data.valid";
   const bool paths = !(test ? options.test : options.valid).empty();
   if (text.empty() && !options.sft.empty()) {
+    if (!paths && !takes_share(options, share)) {
+      return "there is nothing to evaluate on: " + key + " is empty and data.split leaves " +
+             (test ? "the test set" : "validation") + " no conversations; name conversations in " +
+             key + ", or give data.split a " + (test ? "third" : "second") + " share";
+    }
     return "there is nothing to evaluate on: no conversation of " +
            (paths ? key : std::string(test ? "the test share" : "the validation share")) +
            " has a learned token within model.seq; " +

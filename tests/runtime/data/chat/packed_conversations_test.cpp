@@ -167,6 +167,14 @@ TEST_F(Sft, WhatIsCutBeforeItsAnswerIsLeftOut) {
                 "raise model.seq");
 }
 
+TEST_F(Sft, AnEvaluationWithoutAShareSaysWhatToName) {
+  DataOptions given = options(completion_line("p", "c") + completion_line("pp", "c"));
+  EXPECT_EQ(
+      message_of<ConfigError>([&] { (void)open_eval_streams(given, {}, EvalShare::kTest, 7); }),
+      "there is nothing to evaluate on: data.test is empty and data.split leaves the test set no "
+      "conversations; name conversations in data.test, or give data.split a third share");
+}
+
 TEST_F(Sft, WhatIsLeftOutIsCountedWithItsPlaces) {
   const auto tokenizer = make_tokenizer("bytes");
   const ChatEncoder encoder(*tokenizer, "bytes", "", TrainOn::kAssistant);
