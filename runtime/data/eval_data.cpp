@@ -3,12 +3,31 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "runtime/data/byte_source.hpp"
 #include "runtime/data/data_sets.hpp"
+#include "runtime/data/document_reader.hpp"
+#include "runtime/data/json_lines.hpp"
 #include "runtime/data/text_files.hpp"
 #include "runtime/data/token_cache.hpp"
 
 namespace sluice {
 namespace {
+
+// Throws IoError if the file's first line is an object without a text, as a conversation is.
+void check_is_text(const TextFile& file, const std::string& json_key) {
+  if (file.format == TextFormat::kParquet || !has_json_lines(file, json_key)) return;
+  constexpr std::size_t kLongestFirstLine = 16U << 20U;
+  const auto source = open_bytes(file);
+  LineReader lines(*source, kLongestFirstLine);
+  std::string_view line;
+  if (lines.next(line) != LineReader::Next::kLine) return;
+  const JsonLine parsed = parse_json_line(line, json_key);
+  if (!parsed.is_json || !parsed.is_object || parsed.has_key) return;
+  throw IoError("--text: " + place_of(file, 1, 0) + ": no key '" + json_key +
+                    "' (data.json_key): --text takes plain text; conversations go into data.valid "
+                    "or data.test (with --test)",
+                file.path);
+}
 
 std::vector<EvalStream> open_text(const DataOptions& options,
                                   const std::vector<std::string>& specs) {
@@ -20,6 +39,7 @@ std::vector<EvalStream> open_text(const DataOptions& options,
     request.files = {file};
     request.tokenizer = tokenizer.get();
     request.read.json_key = options.json_key;
+    if (!options.sft.empty()) check_is_text(file, options.json_key);
     streams.push_back({std::filesystem::path(file.path)
                            .lexically_relative(std::filesystem::current_path())
                            .string(),

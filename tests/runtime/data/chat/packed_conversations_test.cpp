@@ -167,12 +167,20 @@ TEST_F(Sft, WhatIsCutBeforeItsAnswerIsLeftOut) {
                 "raise model.seq");
 }
 
-TEST_F(Sft, AnEvaluationWithoutAShareSaysWhatToName) {
+TEST_F(Sft, AnEvaluationWithoutAShareOrOfATextSaysWhatToName) {
   DataOptions given = options(completion_line("p", "c") + completion_line("pp", "c"));
   EXPECT_EQ(
       message_of<ConfigError>([&] { (void)open_eval_streams(given, {}, EvalShare::kTest, 7); }),
       "there is nothing to evaluate on: data.test is empty and data.split leaves the test set no "
       "conversations; name conversations in data.test, or give data.split a third share");
+  const std::string talks = folder_ / "talks.jsonl";
+  EXPECT_THAT(message_of<IoError>(
+                  [&] { (void)open_eval_streams(given, {talks}, EvalShare::kValidation, 7); }),
+              HasSubstr("talks.jsonl, line 1: no key 'text' (data.json_key): --text takes plain "
+                        "text; conversations go into data.valid or data.test"));
+  write_file(folder_ / "lines.jsonl", "{\"text\": \"abc\"}\n");
+  EXPECT_EQ(open_eval_streams(given, {folder_ / "lines.jsonl"}, EvalShare::kValidation, 7).size(),
+            1U);
 }
 
 TEST_F(Sft, WhatIsLeftOutIsCountedWithItsPlaces) {
