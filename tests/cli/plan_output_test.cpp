@@ -114,6 +114,21 @@ TEST_F(PlanOutput, WeightsOf16BitsThatARunWidensAreNoted) {
   EXPECT_EQ(plan("gpt2", "").find("the weights are"), std::string::npos);
 }
 
+TEST_F(PlanOutput, RotaryPositionsBeyondTheFoldersAreNoted) {
+  const std::string golden = SLUICE_SOURCE_DIR "/tests/golden/hf/";
+  scratch_.write("hf.yaml", "data: {train: [tokens], tokenizer: bytes}\n");
+  for (const std::string family : {"llama", "mistral"}) {
+    const auto plan = [&](const std::string& seq) {
+      return run("plan hf.yaml --profile cpu --set model.from=" + golden + family +
+                 " --set model.seq=" + seq)
+          .output;
+    };
+    const std::string note = "is more than the 32 positions (max_position_embeddings) of " + golden;
+    EXPECT_NE(plan("33").find("note: model.seq: 33 " + note), std::string::npos) << plan("33");
+    EXPECT_EQ(plan("32").find(note), std::string::npos);
+  }
+}
+
 TEST_F(PlanOutput, OtherNumbersAreNoSuggestionsAndNotSaidTwice) {
   const std::string wide =
       " --profile h100-sxm --suggest --set model.hidden=512 --set model.heads=8";

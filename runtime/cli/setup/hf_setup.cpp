@@ -69,6 +69,15 @@ void note_dtype(LoadedConfig& config) {
                          " halves activations and multiplies in " + name + ", with fp32 masters");
 }
 
+// Rotary positions beyond those of the folder's model. Learned ones are refused.
+void note_positions(LoadedConfig& config, const ModelOptions& file, const std::string& source) {
+  const ModelOptions& model = config.run.model;
+  if (model.type == ModelType::kGpt2 || model.seq <= file.seq) return;
+  config.notes.push_back("model.seq: " + std::to_string(model.seq) + " is more than the " +
+                         std::to_string(file.seq) + " positions (max_position_embeddings) of " +
+                         source + ": the model was not trained on the positions beyond");
+}
+
 // Every key of the model is in the run's config.yaml, and the weights are in its checkpoints.
 std::string advice_without_folder(const LoadedConfig& config, const std::string& resume) {
   const fs::path resolved = fs::path(config.run.output.dir) / "config.yaml";
@@ -132,6 +141,7 @@ void settle_model_from(LoadedConfig& config, const std::string& resume, bool rea
   note_origins(config, before, source);
   settle_tokenizer(config, dir, reads_data);
   note_dtype(config);
+  note_positions(config, file, source);
 }
 
 bool widens_weights(const RunConfig& run) { return widened_dtype(run).has_value(); }
