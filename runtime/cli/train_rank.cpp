@@ -185,7 +185,14 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   return options;
 }
 
-using Connect = std::function<MeshComms()>;
+using Connect = std::function<MeshComms(const LoadedConfig&, const TrainingData&)>;
+
+// What ranks compare besides the configuration.
+std::vector<RankFact> facts_of(const TrainCommand& command, const TrainingData& data) {
+  const bool names_folder = command.resume != "auto" && command.resume != "never";
+  return {{"--resume", names_folder ? "a folder" : command.resume},
+          {"data with the fingerprint", data.fingerprint()}};
+}
 
 // Rank 0's view, on every rank. Collective unless `resume` is "never".
 std::optional<MatmulType> shared_resumed_matmul(const LoadedConfig& config,
@@ -209,7 +216,7 @@ int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvir
              derive(config.run, rank.world_size).global_batch);
   settle_vocabulary(config, data.vocab_size(), data.tokenizer());
   watchdog.set_phase("rendezvous", Waiting::kYes);
-  MeshComms comms = connect_rank();
+  MeshComms comms = connect_rank(config, data);
   watchdog.set_phase("start-up");
   const MatmulDecision matmul = settle_matmul(
       config, runs_on_gpu(config.run), [&] { return shared_rates(config.run, comms.world()); },
@@ -275,7 +282,9 @@ int run_ranks_as_threads(const TrainCommand& command, const LoadedConfig& config
                                     .master_addr = process_rank.master_addr,
                                     .master_port = process_rank.master_port};
         return train_rank(command, config, place, process,
-                          [&] { return std::move(*std::exchange(comms_of(rank), {})); });
+                          [&](const LoadedConfig& /*config*/, const TrainingData& /*data*/) {
+                            return std::move(*std::exchange(comms_of(rank), {}));
+                          });
       },
       // Fails the other ranks' collectives. If the rank had already taken its communicators, their
       // destruction has done so.
@@ -304,7 +313,10 @@ int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
   check_gpus(config, rank.local_world_size);
   check_output(config);
   const RankProcess process(config.run, rank, 1);
-  return train_rank(command, config, rank, process, [&] { return connect(config, rank); });
+  return train_rank(command, config, rank, process,
+                    [&](const LoadedConfig& settled, const TrainingData& data) {
+                      return connect(settled, rank, facts_of(command, data));
+                    });
 }
 
 }  // namespace sluice

@@ -42,7 +42,7 @@ UseRank::UseRank(UsedWeights& weights, const RankEnvironment& rank)
   set_libtorch_threads(binding.threads);
   install_counting_allocators();
   watchdog_.set_phase("rendezvous", Waiting::kYes);
-  comms_ = std::make_unique<MeshComms>(connect(config, rank_));
+  comms_ = std::make_unique<MeshComms>(connect(config, rank_, {}));
   watchdog_.set_phase("start-up");
   (void)settle_matmul(config, runs_on_gpu(config.run),
                       [&] { return shared_rates(config.run, comm()); });

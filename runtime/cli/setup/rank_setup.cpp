@@ -40,7 +40,8 @@ WatchdogOptions watchdog_options(const RunConfig& run) {
   return {.timeout = timeout / 2, .waiting_timeout = timeout * 2};
 }
 
-MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank) {
+MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank,
+                  const std::vector<RankFact>& facts) {
   const Mesh mesh(config.run.parallel, rank.world_size);
   if (runs_on_gpu(config.run)) use_gpu(rank.local_rank);
   if (rank.world_size == 1 && !runs_on_gpu(config.run)) {
@@ -61,6 +62,7 @@ MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank) {
   std::unique_ptr<Communicator> world = kind == CommKind::kNccl && !one_axis
                                             ? make_nccl_world(options)
                                             : make_process_world(options, kind);
+  check_agreement(config, facts, *world);
   return make_mesh_comms(mesh, rank.rank, std::move(world), mesh_needs(config.run),
                          make_process_factory(options, kind));
 }

@@ -8,6 +8,7 @@
 
 #include "configs/reader.hpp"
 #include "parallel/mesh_comms.hpp"
+#include "runtime/cli/setup/rank_agreement.hpp"
 #include "runtime/cli/setup/run_setup.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/launch/watchdog.hpp"
@@ -24,8 +25,10 @@ namespace sluice {
 [[nodiscard]] WatchdogOptions watchdog_options(const RunConfig& run);
 
 // This rank's groups of the configuration's mesh: GPUs over NCCL, CPUs over the host's memory or
-// Gloo. Blocks until all ranks have joined.
-[[nodiscard]] MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank);
+// Gloo. Blocks until all ranks have joined. Throws ConfigError if the ranks differ in their
+// configurations or in `facts` (check_agreement).
+[[nodiscard]] MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank,
+                                const std::vector<RankFact>& facts);
 
 // Names the run among files of other runs; the same on every rank. Collective.
 [[nodiscard]] std::string run_id(const RunConfig& run, Communicator& comm);
