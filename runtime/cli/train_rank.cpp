@@ -173,9 +173,9 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   options.on_gpu = runs_on_gpu(run);
   if (options.on_gpu) {
     options.gpus_of_host = rank.local_world_size;
-    options.card_flops = dense_peak_flops(gpu_name(rank.local_rank), run.train.dtype);
+    options.card_flops = dense_peak_flops(gpu_name(gpu_of(rank)), run.train.dtype);
   }
-  options.local_rank = rank.local_rank;
+  options.local_rank = options.on_gpu ? gpu_of(rank) : rank.local_rank;
   options.ranks_of_process = process.ranks();
   if (rank.rank == 0) {
     options.on_accepted = [dir = options.output_dir] { accept_run_files(dir); };
@@ -188,7 +188,7 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
 using Connect = std::function<MeshComms(const LoadedConfig&, const TrainingData&)>;
 
 // What ranks compare besides the configuration.
-std::vector<RankFact> facts_of(const TrainCommand& command, const TrainingData& data) {
+std::vector<RankFact> shared_facts(const TrainCommand& command, const TrainingData& data) {
   const bool names_folder = command.resume != "auto" && command.resume != "never";
   return {{"--resume", names_folder ? "a folder" : command.resume},
           {"data with the fingerprint", data.fingerprint()}};
@@ -310,12 +310,12 @@ int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
   const bool launched = std::getenv("SLUICE_ERROR_FILE") != nullptr;  // whose launcher said it
   if (!launched && rank.rank == 0) print_notes(config);
   set_gpu_queues(config.run);
-  check_gpus(config, rank.local_world_size);
+  check_rank_gpus(config, rank);
   check_output(config);
   const RankProcess process(config.run, rank, 1);
   return train_rank(command, config, rank, process,
                     [&](const LoadedConfig& settled, const TrainingData& data) {
-                      return connect(settled, rank, facts_of(command, data));
+                      return connect(settled, rank, shared_facts(command, data));
                     });
 }
 

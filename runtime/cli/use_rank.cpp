@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 at::Device device_of(const RunConfig& run, const RankEnvironment& rank) {
   if (!runs_on_gpu(run)) return {c10::DeviceType::CPU};
-  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(rank.local_rank)};
+  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(gpu_of(rank))};
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ UseRank::UseRank(UsedWeights& weights, const RankEnvironment& rank)
     : weights_(weights), rank_(rank), watchdog_(watchdog_options(weights.config.run)) {
   LoadedConfig& config = weights.config;
   set_gpu_queues(config.run);
-  check_gpus(config, rank_.local_world_size);
+  check_rank_gpus(config, rank_);
   install_stop_handlers();
   const Binding binding = bind_local_rank({.local_rank = rank_.local_rank,
                                            .local_world_size = rank_.local_world_size,

@@ -7,13 +7,11 @@ Usage: runs_test.py [--all] [--sluice PROGRAM] [--libraries FOLDER] [--jobs N] [
 Without --all any two values of different settings meet in a run, with it any three.  Exit codes: 0; 1 where a run is not as
 it should be; 77 where there is no null GPU.
 """
-import concurrent.futures
 import json
-import re
-import socket
 import sys
 
 import training
+from card_checks import CARD_CHECKS
 from covering import grid_checks
 from small_runs import MESHES, MODELS, PIPELINE_MESHES, SEQUENCE, STAGES, STEPS, TENSOR, problems
 from work_checks import WORK_CHECKS, with_and_without_graphs
@@ -276,24 +274,6 @@ def check_nccl_budget(place):
     return found
 
 
-def check_one_card(place):
-    """Two ranks that another launcher put on one card: NCCL's reason reaches the error."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-
-    def rank(number):
-        env = {"RANK": number, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        return place.train(f"one-card-{number}", MODELS["gpt2"], {"launch.nproc": 2, "launch.timeout": 10},
-                           variables={key: str(value) for key, value in env.items()})
-    with concurrent.futures.ThreadPoolExecutor(2) as workers:
-        answers = list(workers.map(rank, range(2)))
-    wanted = "failed: group world: NCCL could not be started: .*Last error: Duplicate GPU detected"
-    if all(answer.code for answer in answers) and any(re.search(wanted, answer.text) for answer in answers):
-        return []
-    return [f"exit code {answer.code}:\n{training.tail(answer.text)}" for answer in answers]
-
-
 # Family, settings that GPUs refuse for the family, words of the message, and what is special about the machine.
 REFUSALS = {
     "cudnn-fp32": ("llama", {"train.attention": "cudnn"}, "train.attention: cudnn: cuDNN's attention takes 16 bits"),
@@ -354,7 +334,7 @@ def check_plan(place, name, settings, machine, code, words):
 
 COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_product_attention, check_eight_bits,
             check_documents, check_frozen, check_speculation, check_device_fraction, check_gradients_dtype, check_nccl_budget, check_full_card,
-            check_one_card, check_allocator_settings, *WORK_CHECKS)
+            *CARD_CHECKS, check_allocator_settings, *WORK_CHECKS)
 LONG = (check_doctor,)  # measures the processors and a drive too
 
 # What goes wrong on one of two ranks, words of the message, and the mesh.

@@ -62,7 +62,7 @@ std::vector<RankFact> all_facts(const RunConfig& run, const std::vector<RankFact
 }
 
 // A name and a value end with a zero byte, which no YAML holds.
-std::string text_of(const std::vector<RankFact>& facts) {
+std::string facts_text(const std::vector<RankFact>& facts) {
   std::string text;
   for (const RankFact& fact : facts) {
     text.append(fact.name).append(1, '\0').append(fact.value).append(1, '\0');
@@ -130,7 +130,7 @@ void check_agreement(const LoadedConfig& config, const std::vector<RankFact>& mo
                      Communicator& world) {
   if (world.size() == 1) return;
   const std::vector<RankFact> facts = all_facts(config.run, more);
-  const std::string mine = text_of(facts);
+  const std::string mine = facts_text(facts);
   if (digests_agree(mine, world)) return;
   const std::vector<Difference> found = differences(facts, exchange_text(world, mine));
   world.barrier();  // no rank leaves while another one still reads

@@ -43,7 +43,7 @@ WatchdogOptions watchdog_options(const RunConfig& run) {
 MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank,
                   const std::vector<RankFact>& facts) {
   const Mesh mesh(config.run.parallel, rank.world_size);
-  if (runs_on_gpu(config.run)) use_gpu(rank.local_rank);
+  if (runs_on_gpu(config.run)) use_gpu(gpu_of(rank));
   if (rank.world_size == 1 && !runs_on_gpu(config.run)) {
     return std::move(make_local_mesh_comms(mesh).front());
   }
@@ -152,11 +152,36 @@ void set_gpu_queues(const RunConfig& run) {
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
 }
 
-void check_gpus(const LoadedConfig& config, int local_ranks) {
-  if (!runs_on_gpu(config.run)) return;
+namespace {
+
+void check_for_gpus(const LoadedConfig& config) {
   check_gpu_documents(config);
   check_gpu_attention(config);
   check_gpu_matmul(config, visible_gpu_capability());
+}
+
+}  // namespace
+
+int gpu_of(const RankEnvironment& rank) { return visible_gpu_count() == 1 ? 0 : rank.local_rank; }
+
+void check_rank_gpus(const LoadedConfig& config, const RankEnvironment& rank) {
+  const int gpus = visible_gpu_count();
+  const bool launched = std::getenv("SLUICE_ERROR_FILE") != nullptr;
+  if (launched || gpus == 0 || !runs_on_gpu(config.run)) {
+    return check_gpus(config, rank.local_world_size);
+  }
+  check_for_gpus(config);
+  if (gpus == 1 || rank.local_world_size <= gpus) return;  // NCCL refuses two ranks on one card
+  throw ConfigError("rank " + std::to_string(rank.rank) + " sees " + std::to_string(gpus) +
+                    " GPUs, and this host has " + std::to_string(rank.local_world_size) +
+                    " ranks: a rank needs to see its own card alone, or a card for each rank of "
+                    "the host; start the ranks with srun --gpu-bind=none, do not set "
+                    "CUDA_VISIBLE_DEVICES, or start fewer ranks on each host");
+}
+
+void check_gpus(const LoadedConfig& config, int local_ranks) {
+  if (!runs_on_gpu(config.run)) return;
+  check_for_gpus(config);
   const int gpus = visible_gpu_count();
   if (local_ranks <= gpus) return;
   const std::string need = local_ranks == 1

@@ -53,6 +53,10 @@ void set_gpu_queues(const RunConfig& run);
 
 // Throws ConfigError if the configuration asks for missing GPUs, or for what GPUs do not run.
 void check_gpus(const LoadedConfig& config, int local_ranks);
+// The same for a rank. A program that starts ranks may show each rank a card of its own.
+void check_rank_gpus(const LoadedConfig& config, const RankEnvironment& rank);
+// The rank's card among the visible ones: the only one, or that of its number.
+[[nodiscard]] int gpu_of(const RankEnvironment& rank);
 // False for a file that cannot be read or that no run wrote.
 [[nodiscard]] bool is_of_a_run(const std::string& config_file);
 // Throws ConfigError if the configuration asks for an output that this build cannot write, or if

@@ -1,0 +1,45 @@
+"""Checks of runs_test.py: which card a rank takes that another launcher started."""
+import concurrent.futures
+import re
+import socket
+
+import training
+from small_runs import MODELS
+
+
+def started_ranks(place, name, environment, gpus=1, **settings):
+    """Answers of the ranks that another launcher starts with these variables, one dictionary for each rank."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def rank(number):
+        env = {"RANK": number, "WORLD_SIZE": len(environment), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **environment[number]}
+        return place.train(f"{name}-{number}", MODELS["gpt2"], {"launch.nproc": 2, "launch.timeout": 10, **settings}, gpus=gpus,
+                           variables={key: str(value) for key, value in env.items()})
+    with concurrent.futures.ThreadPoolExecutor(len(environment)) as workers:
+        return list(workers.map(rank, range(len(environment))))
+
+
+def check_one_card(place):
+    """Two ranks that another launcher put on one card: NCCL's reason reaches the error."""
+    answers = started_ranks(place, "one-card", [{"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}] * 2)
+    wanted = "failed: group world: NCCL could not be started: .*Last error: Duplicate GPU detected"
+    if all(answer.code for answer in answers) and any(re.search(wanted, answer.text) for answer in answers):
+        return []
+    return [f"exit code {answer.code}:\n{training.tail(answer.text)}" for answer in answers]
+
+
+def check_own_cards(place):
+    """A launcher that shows each rank of a host one card: the rank takes it. Other numbers of cards are refused."""
+    # The null NCCL tells the cards of two processes apart only by their hosts.
+    own = [{"LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": 2, "NCCL_HOSTID": f"card-{rank}"} for rank in range(2)]
+    found = [f"one card each: exit code {answer.code}:\n{training.tail(answer.text)}"
+             for answer in started_ranks(place, "own-card", own) if answer.code]
+    few = started_ranks(place, "few-cards", [{"LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": 3} for rank in range(3)], gpus=2)
+    wanted = "sees 2 GPUs, and this host has 3 ranks: .*--gpu-bind=none"
+    return found + [f"2 cards of 3 ranks: exit code {answer.code}:\n{training.tail(answer.text)}"
+                    for answer in few if answer.code != 2 or not re.search(wanted, answer.text)]
+
+
+CARD_CHECKS = (check_one_card, check_own_cards)
