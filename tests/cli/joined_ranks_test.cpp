@@ -20,8 +20,9 @@ class JoinedRanks : public ::testing::Test {
   }
 
   // Two ranks as torchrun starts them; rank 1 alone has `more`.
-  std::vector<Finished> train(const std::string& more) const {
+  std::vector<Finished> train(const std::string& more, const std::string& failpoint = "") const {
     auto environment = environment_of_rank_0(2);
+    if (!failpoint.empty()) environment["SLUICE_FAILPOINTS"] = failpoint;
     const std::string arguments =
         "train tiny.yaml --set launch.backend=gloo --set train.steps=2 "
         "--set launch.timeout=60s ";
@@ -63,6 +64,13 @@ TEST_F(JoinedRanks, PathsAndThreadsMayDiffer) {
     EXPECT_THAT(rank.output, Not(HasSubstr("the ranks differ")));
   }
   EXPECT_EQ(scratch_.metrics("run").size(), 2U);
+}
+
+TEST_F(JoinedRanks, ARankWhosePeerFailsPointsToThePeersOutput) {
+  const auto ranks = train("", "data.read:rank=1:error");
+  EXPECT_NE(ranks[0].exit_code, 0);
+  EXPECT_THAT(ranks[0].output, HasSubstr("the output of rank 1 has the cause"));
+  EXPECT_THAT(ranks[1].output, HasSubstr("data.read"));
 }
 
 }  // namespace
