@@ -22,8 +22,8 @@ struct MemoryReport {
   // Of dynamic_peak, small blocks (Buffer::small): their own peak, because large blocks cannot use
   // their segments.
   std::int64_t small_peak = 0;
-  OpId peak_op = -1;              // the operation at the peak
-  TagBytes by_tag{};              // at peak_op; slots count while they live
+  OpId peak_op = -1;  // the operation at the peak
+  TagBytes by_tag{};  // at peak_op; slots count while they live
 
   // Allocated bytes at the peak of the step.
   [[nodiscard]] std::int64_t peak() const { return persistent + arena + dynamic_peak; }
