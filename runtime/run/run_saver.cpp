@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <csignal>
 #include <utility>
 #include <vector>
@@ -68,8 +69,20 @@ std::int64_t before_moments_of(const RunState& run) {
                 "");
 }
 
+// Of an even gradient: the largest update of a parameter whose moments start from zero after Adam's
+// bias correction has ended, over the same update of a new run.
+double most_of_new_update(double beta1, double beta2) {
+  double most = 0, first = 1, second = 1;
+  for (int k = 1; k <= 1000; ++k) {
+    first *= beta1;
+    second *= beta2;
+    most = std::max(most, (1 - first) / std::sqrt(1 - second));
+  }
+  return most;
+}
+
 // Where some moments are held, the number of updates goes on for all parameters.
-void note_missing(const TrainedMoments& moments) {
+void note_missing(const TrainedMoments& moments, const OptimizerOptions& optimizer) {
   if (moments.missing == 0) return;
   if (moments.held == 0) {
     log_warning("the checkpoint holds no moments of the trained parameters: they start from zero");
@@ -78,6 +91,13 @@ void note_missing(const TrainedMoments& moments) {
   log_warning("frozen in the checkpoint and trained now: " + counted(moments.missing, "parameter") +
               "; their moments start from zero, those of the other " +
               std::to_string(moments.held) + " go on");
+  if (optimizer.type != OptimizerType::kAdamW || !optimizer.bias_correction) return;
+  const double most = most_of_new_update(optimizer.betas[0], optimizer.betas[1]);
+  if (most < 2) return;
+  log_warning(
+      "Adam counts the run's updates for them too, so their first updates are up to about " +
+      std::to_string(std::lround(most)) +
+      " times those of a new run: lower optimizer.lr, or warm up again (docs/checkpoints.md)");
 }
 
 void drop_text(TokenizerRecord& tokenizer) {
@@ -208,7 +228,7 @@ std::optional<RunProgress> RunSaver::resume() {
   }
   note_resume(run, resumed.path);
   if (resumed.moments.held == 0) progress.before_moments = progress.updates;
-  if (comm_.rank() == 0) note_missing(resumed.moments);
+  if (comm_.rank() == 0) note_missing(resumed.moments, context_.engine_options.optimizer);
   report_changes(run);
   if (!options_.chat_template) {
     inherit_tokenizer(tokenizer_, run.tokenizer, local_file_system(), resumed.path);

@@ -75,6 +75,14 @@ TEST_F(FreezeResume, AParameterThatIsThawedLeavesTheUpdatesOfTheOthers) {
   }
 }
 
+TEST_F(FreezeResume, LargeFirstUpdatesOfAThawedParameterAreSaid) {
+  constexpr const char* kLarge = "first updates are up to about 7 times those of a new run";
+  ASSERT_EQ(train_to(6, "base", "[h.0]").exit_code, 0);
+  const std::string betas = "--resume base --set 'optimizer.betas=[0.9,";
+  EXPECT_THAT(train_to(7, "long", "[]", betas + "0.999]'").output, HasSubstr(kLarge));
+  EXPECT_THAT(train_to(7, "short", "[]", betas + "0.95]'").output, Not(HasSubstr("first updates")));
+}
+
 TEST_F(FreezeResume, WithoutAnyMomentsOfWhatTrainsTheCountStartsAgain) {
   ASSERT_EQ(train_to(6, "base", "[wte,wpe,h.1,ln_f]").exit_code, 0);
   const Finished others = train_to(7, "others", "[h.0]", "--resume base");
