@@ -85,11 +85,6 @@ class WatchedProgram {
 // Operations of units that the executing thread may be ahead of a GPU when it begins a segment.
 constexpr int kOpsAhead = kSegmentOpsBesideCopies;
 
-bool has_copies_beside(const EngineSetup& setup) {
-  return setup.device.is_cuda() && leaves_device(setup.shape().placement) &&
-         setup.shape().pipeline.stages == 1;
-}
-
 bool copies_bytes(const Op& op) { return op.lane == Lane::kToHost || op.lane == Lane::kToDevice; }
 
 }  // namespace
@@ -103,7 +98,6 @@ ProgramRunner::ProgramRunner(const EngineSetup& setup, const EnginePrograms& pro
       copies_(copies),
       observer_(std::move(observer)),
       watch_(setup.options.watch.get()),
-      stays_near_(copies != nullptr && has_copies_beside(setup)),
       lanes_(hooks_of(copies)) {
   watch_exchanges();
 }
@@ -125,7 +119,9 @@ void ProgramRunner::execute(const Program& program, RunMode mode, std::int64_t i
                             BatchSize size) {
   run_.begin_program(program, mode, index, size);
   marks_.assign(program.ops.size(), {});
-  walk_ = SegmentWalk(kSegmentOpsBesideCopies);
+  const int most_ops = most_ops_of_segment(program);
+  stays_near_ = copies_ != nullptr && setup_.device.is_cuda() && most_ops > 0;
+  walk_ = SegmentWalk(most_ops);
   segment_ops_ = 0;
   const WatchedProgram watched(watch_, mode, index);
   try {

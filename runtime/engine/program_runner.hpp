@@ -67,8 +67,8 @@ class ProgramRunner final : private OpHandler {
     int ops = 0;
     Ticket end;
   };
-  const bool stays_near_;
-  SegmentWalk walk_{kSegmentOpsBesideCopies};
+  bool stays_near_ = false;    // in the program that runs
+  SegmentWalk walk_{0};        // as graph_segments(), so that no wait falls into a recorded graph
   int segment_ops_ = 0;        // of the segment that goes on
   std::deque<Segment> ahead_;  // segments that the GPU may still have to run
   int ops_ahead_ = 0;          // in them

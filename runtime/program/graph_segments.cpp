@@ -4,9 +4,14 @@
 #include <utility>
 
 namespace sluice {
-namespace {
 
-// Stages of a pipeline post their messages as early as they can, so that no peer waits for them.
+bool may_be_recorded(const Op& op) {
+  return op.kind == OpKind::kForward || op.kind == OpKind::kLossHead ||
+         op.kind == OpKind::kBackward || op.kind == OpKind::kBackwardWeights ||
+         op.kind == OpKind::kRoundGrads || op.kind == OpKind::kRelease ||
+         (op.kind == OpKind::kGather && op.lane == Lane::kCompute);
+}
+
 int most_ops_of_segment(const Program& program) {
   const auto has = [&](auto... lanes) {
     return std::any_of(program.ops.begin(), program.ops.end(),
@@ -14,15 +19,6 @@ int most_ops_of_segment(const Program& program) {
   };
   const bool copies = has(Lane::kToHost, Lane::kToDevice) && !has(Lane::kPipe);
   return copies ? kSegmentOpsBesideCopies : 0;
-}
-
-}  // namespace
-
-bool may_be_recorded(const Op& op) {
-  return op.kind == OpKind::kForward || op.kind == OpKind::kLossHead ||
-         op.kind == OpKind::kBackward || op.kind == OpKind::kBackwardWeights ||
-         op.kind == OpKind::kRoundGrads || op.kind == OpKind::kRelease ||
-         (op.kind == OpKind::kGather && op.lane == Lane::kCompute);
 }
 
 SegmentWalk::Place SegmentWalk::enter(const Op& op) {

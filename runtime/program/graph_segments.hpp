@@ -22,6 +22,9 @@ struct GraphSegment {
 // fill the driver's queue, in which its copies wait too. An operation launches some thirty kernels;
 // a hundred where no kernel is fused.
 inline constexpr int kSegmentOpsBesideCopies = 8;
+// That limit if the program copies between tiers, else 0: no limit. Stages of a pipeline have none:
+// they post their messages as early as they can, so that no peer waits for them.
+[[nodiscard]] int most_ops_of_segment(const Program& program);
 
 // Goes through a program, operation by operation.
 class SegmentWalk {
