@@ -43,7 +43,7 @@ Section data_section() {
            "Text files, folders or globs (** crosses folders), relative to the working directory. "
            "JSON lines (.jsonl), Parquet, gzip and zstd are read. One of text, train and blend.")
       .example("\"corpus/**/*.txt\"")
-      .key("json_key", &O::json_key, needed_path(),
+      .key("json_key", &O::json_key, {.type = KeyType::kPath, .may_be_empty = false, .noun = "key"},
            "The key of a JSON line, or the column of Parquet, that holds the text of a document.")
       .when("the data has JSON lines or Parquet")
       .key("train", &O::train, paths(),

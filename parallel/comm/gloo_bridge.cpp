@@ -113,8 +113,8 @@ class Peers {
       return (receives ? "no answer from " + name : name + " did not take the data") + " within " +
              std::to_string(timeout_.count()) + " ms";
     }
-    return "the connection to " + name + " broke: " + first_line(error) + "; the output of " +
-           name + " has the cause";
+    return "the connection to " + name + " broke: " + first_line(error) +
+           "; the output of that rank of the group has the cause";
   }
 
   void forget_current() {

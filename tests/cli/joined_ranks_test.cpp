@@ -19,13 +19,15 @@ class JoinedRanks : public ::testing::Test {
     scratch_.write("other.txt", std::string(20000, 'x') + " another text");
   }
 
-  // Two ranks as torchrun starts them; rank 1 alone has `more`.
-  std::vector<Finished> train(const std::string& more, const std::string& failpoint = "") const {
+  // Two ranks as torchrun starts them; both have `base`, rank 1 alone has `more`.
+  std::vector<Finished> train(const std::string& more, const std::string& failpoint = "",
+                              const std::string& base = "") const {
     auto environment = environment_of_rank_0(2);
     if (!failpoint.empty()) environment["SLUICE_FAILPOINTS"] = failpoint;
     const std::string arguments =
         "train tiny.yaml --set launch.backend=gloo --set train.steps=2 "
-        "--set launch.timeout=60s ";
+        "--set launch.timeout=60s " +
+        base;
     std::vector<std::future<Finished>> ranks;
     for (const char* rank : {"0", "1"}) {
       environment["RANK"] = environment["LOCAL_RANK"] = rank;
@@ -38,8 +40,9 @@ class JoinedRanks : public ::testing::Test {
     for (std::future<Finished>& rank : ranks) ended.push_back(rank.get());
     return ended;
   }
-  void expect_refused(const std::string& more, const std::string& cause) const {
-    for (const Finished& rank : train(more)) {
+  void expect_refused(const std::string& more, const std::string& cause,
+                      const std::string& base = "") const {
+    for (const Finished& rank : train(more, "", base)) {
       EXPECT_EQ(rank.exit_code, 2) << more << "\n" << rank.output;
       EXPECT_THAT(rank.output, HasSubstr(": the ranks differ: " + cause));
     }
@@ -54,6 +57,12 @@ TEST_F(JoinedRanks, OtherConfigurationsAreRefusedByEveryRank) {
   expect_refused("--set train.seed=77", "rank 1 has train.seed 77, rank 0 has ");
   expect_refused("--set zero.stage=0", "rank 1 has zero.stage 0, rank 0 has ");
   expect_refused("--set model.layers=3", "rank 1 has model.layers 3, rank 0 has 2; start every");
+  // Patterns and names are no paths.
+  expect_refused("--set train.freeze=[h.1]",
+                 R"(rank 1 has train.freeze ["h.1"], rank 0 has ["h.0"]; start every)",
+                 "--set train.freeze=[h.0] ");
+  expect_refused("--set data.json_key=body",
+                 R"(rank 1 has data.json_key "body", rank 0 has "text")");
   expect_refused("--set data.text=other.txt", "rank 1 has data with the fingerprint ");
 }
 
@@ -69,7 +78,7 @@ TEST_F(JoinedRanks, PathsAndThreadsMayDiffer) {
 TEST_F(JoinedRanks, ARankWhosePeerFailsPointsToThePeersOutput) {
   const auto ranks = train("", "data.read:rank=1:error");
   EXPECT_NE(ranks[0].exit_code, 0);
-  EXPECT_THAT(ranks[0].output, HasSubstr("the output of rank 1 has the cause"));
+  EXPECT_THAT(ranks[0].output, HasSubstr("; the output of that rank of the group has the cause"));
   EXPECT_THAT(ranks[1].output, HasSubstr("data.read"));
 }
 

@@ -7,9 +7,9 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "base/error.hpp"
-#include "base/index.hpp"
 #include "base/job_secret.hpp"
 #include "configs/schema.hpp"
 #include "configs/value.hpp"
@@ -25,14 +25,18 @@ constexpr std::string_view kVersion = "the program's version";
 
 std::string whether_set(bool set) { return set ? "set" : "not set"; }
 
+// Patterns and names are read as paths are, but do not differ between hosts.
+bool is_path(const Rules& rules) {
+  return (rules.type == KeyType::kPath || rules.type == KeyType::kPaths) && rules.noun == "path";
+}
+
 // The value without what may differ between hosts.
 std::string compared_value(const Key& key, const Value& value) {
-  if (const auto* path = std::get_if<std::string>(&value); key.rules.type == KeyType::kPath) {
-    return whether_set(path != nullptr && !path->empty());
-  }
-  if (key.rules.type == KeyType::kPaths) {
+  if (is_path(key.rules)) {
+    const auto* path = std::get_if<std::string>(&value);
     const auto* paths = std::get_if<std::vector<std::string>>(&value);
-    return whether_set(paths != nullptr && !paths->empty());
+    return whether_set((path != nullptr && !path->empty()) ||
+                       (paths != nullptr && !paths->empty()));
   }
   if (key.rules.type != KeyType::kRecords) return write_value(key.rules, value);
   std::string text;
@@ -40,7 +44,7 @@ std::string compared_value(const Key& key, const Value& value) {
     text += "{";
     for (std::size_t i = 0; i < record.values.size(); ++i) {
       const Rules& rules = (*key.rules.fields)[i].rules;
-      if (rules.type == KeyType::kPath || rules.type == KeyType::kPaths) continue;
+      if (is_path(rules)) continue;
       text += (text.back() == '{' ? "" : ", ") + std::string((*key.rules.fields)[i].name) + ": " +
               write_value(rules, record.values[i]);
     }

@@ -20,7 +20,7 @@ struct RankFact {
 // - Paths: hosts may mount folders differently. Whether a path is set must be equal.
 // - launch.nproc, launch.threads, launch.max_restarts: they concern one host or its launcher.
 // The program's version and `more` must be equal too. Throws the same ConfigError on every rank,
-// with the place of the key on this rank. Collective. Equal ranks exchange only a digest.
+// each with the place of the key on its own rank. Collective. Equal ranks exchange only a digest.
 void check_agreement(const LoadedConfig& config, const std::vector<RankFact>& more,
                      Communicator& world);
 
