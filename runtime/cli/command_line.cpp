@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -10,6 +9,7 @@
 #include "runtime/cli/argument_checks.hpp"
 #include "runtime/cli/help/help_text.hpp"
 #include "runtime/cli/help/version.hpp"
+#include "runtime/launch/rank_env.hpp"
 #include "runtime/observe/terminal.hpp"
 
 namespace sluice {
@@ -96,8 +96,8 @@ void add_generate(CLI::App& app, Arguments& args) {
       "none: model.from");
   auto* text = generate->add_option("--prompt", to.prompt, "none: standard input");
   auto* file = generate->add_option("--prompt-file", to.prompt_file, "a file with the prompt");
-  file->take_last();  // the launcher's comes after the user's
-  if (std::getenv("SLUICE_ERROR_FILE") == nullptr) file->excludes(text);  // ranks get both
+  file->take_last();                          // the launcher's comes after the user's
+  if (!has_launcher()) file->excludes(text);  // ranks get both
   generate->add_option("--max-tokens", to.max_tokens, "at most so many; default 256")
       ->check(whole_number(1));
   generate->add_option("--temperature", to.sampling.temperature, "0: always the likeliest token")

@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "runtime/cli/help/completion.hpp"
 #include "runtime/cli/help/usage_mistakes.hpp"
 #include "runtime/launch/error_report.hpp"
+#include "runtime/launch/rank_env.hpp"
 #include "runtime/observe/terminal.hpp"
 
 namespace {
@@ -126,7 +126,7 @@ int run_and_report(int argc, char** argv) {
     enable_flush_to_zero();
     return run_main(argc, argv);
   } catch (const std::exception& error) {
-    if (std::getenv("SLUICE_ERROR_FILE") != nullptr) return report_failure(error);
+    if (has_launcher()) return report_failure(error);
     const std::string name = colored(Color::kError, "sluice:", terminal_info(STDERR_FILENO));
     std::fprintf(stderr, "%s %s\n", name.c_str(), error_chain(error).c_str());
     return exit_code_of(error);

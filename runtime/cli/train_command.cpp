@@ -355,7 +355,7 @@ int run_agent(const TrainCommand& command, const AgentPlace& place) {
 // A rank without a launcher of this program: it reports its own failure.
 int run_joined_rank(const TrainCommand& command, const RankEnvironment& rank) {
   announce_rank(rank);
-  if (rank.world_size == 1 || std::getenv("SLUICE_ERROR_FILE") != nullptr) {
+  if (rank.world_size == 1 || has_launcher()) {
     return run_rank(command, rank);
   }
   try {

@@ -151,7 +151,7 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   options.saving.tokenizer = tokenizer_spec_of(run.data);
   if (rank.rank == 0) {
     options.next_commands = next_commands(config, data);
-    const bool launched = std::getenv("SLUICE_ERROR_FILE") != nullptr;
+    const bool launched = has_launcher();
     if (launched) options.resume_command = resume_command(command.argv);
   }
   options.status = process.status();
@@ -223,9 +223,8 @@ int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvir
       shared_resumed_matmul(config, command.resume, comms.world()));
   if (rank.rank == 0) log_matmul(matmul, config.run);
   const std::optional<WriterLock> lock =
-      std::getenv("SLUICE_ERROR_FILE") == nullptr
-          ? prepare_joined_run(command, config, rank, data.tokenizer(), comms.world())
-          : std::nullopt;
+      !has_launcher() ? prepare_joined_run(command, config, rank, data.tokenizer(), comms.world())
+                      : std::nullopt;
   std::optional<WaitingRunFiles> waiting;
   if (lock) waiting.emplace(config.run.output.dir);
   const TrainerOptions options =
@@ -234,7 +233,7 @@ int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvir
     return run_trainer(options, comms, data, watchdog);
   } catch (const std::exception& error) {
     // A launcher of this program writes the failure, whichever rank has it.
-    if (rank.rank == 0 && std::getenv("SLUICE_ERROR_FILE") == nullptr) {
+    if (rank.rank == 0 && !has_launcher()) {
       process.events().add({.kind = "end", .text = "failed: " + error_chain(error)});
     }
     throw;
@@ -251,7 +250,7 @@ void check_joined(const LoadedConfig& config, const RankEnvironment& rank) {
                       std::to_string(rank.world_size) +
                       " processes; leave launch.backend out, or start one process");
   }
-  if (!launch.hostfile.empty() && std::getenv("SLUICE_ERROR_FILE") == nullptr) {
+  if (!launch.hostfile.empty() && !has_launcher()) {
     throw ConfigError(config.place("launch.hostfile") +
                       ": launch.hostfile: the hosts' ranks are started already (RANK or "
                       "SLURM_PROCID is set); leave launch.hostfile out, or run sluice once, "
@@ -307,7 +306,7 @@ int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
     return run_ranks_as_threads(command, config, rank);
   }
   validate(config, rank.world_size);
-  const bool launched = std::getenv("SLUICE_ERROR_FILE") != nullptr;  // whose launcher said it
+  const bool launched = has_launcher();  // whose launcher said it
   if (!launched && rank.rank == 0) print_notes(config);
   set_gpu_queues(config.run);
   check_rank_gpus(config, rank);

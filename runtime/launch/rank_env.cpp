@@ -162,6 +162,8 @@ std::optional<RankEnvironment> rank_environment(const GetEnvironment& get) {
   return result;
 }
 
+bool has_launcher() { return std::getenv("SLUICE_ERROR_FILE") != nullptr; }
+
 void announce_rank(const RankEnvironment& rank) {
   const auto say = [](const char* name, const std::string& value) {
     ::setenv(name, value.c_str(), /*overwrite=*/1);

@@ -28,6 +28,10 @@ using GetEnvironment = std::function<const char*(const char*)>;
 [[nodiscard]] std::optional<RankEnvironment> rank_environment();
 [[nodiscard]] std::optional<RankEnvironment> rank_environment(const GetEnvironment& get);
 
+// Whether this launcher started the rank, not another program: it sets SLUICE_ERROR_FILE and says
+// once what concerns all ranks.
+[[nodiscard]] bool has_launcher();
+
 // Sets this process's environment to `rank`, for code that reads RANK: messages, reports, failure
 // injection. Call it before threads exist.
 void announce_rank(const RankEnvironment& rank);

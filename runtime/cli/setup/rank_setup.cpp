@@ -20,6 +20,15 @@
 #include "runtime/plan/machine_rates.hpp"
 
 namespace sluice {
+namespace {
+
+void check_for_gpus(const LoadedConfig& config) {
+  check_gpu_documents(config);
+  check_gpu_attention(config);
+  check_gpu_matmul(config, visible_gpu_capability());
+}
+
+}  // namespace
 
 RunPlace place_of(const RunConfig& run, const RankEnvironment& rank) {
   return {.world = rank.world_size,
@@ -152,22 +161,11 @@ void set_gpu_queues(const RunConfig& run) {
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
 }
 
-namespace {
-
-void check_for_gpus(const LoadedConfig& config) {
-  check_gpu_documents(config);
-  check_gpu_attention(config);
-  check_gpu_matmul(config, visible_gpu_capability());
-}
-
-}  // namespace
-
 int gpu_of(const RankEnvironment& rank) { return visible_gpu_count() == 1 ? 0 : rank.local_rank; }
 
 void check_rank_gpus(const LoadedConfig& config, const RankEnvironment& rank) {
   const int gpus = visible_gpu_count();
-  const bool launched = std::getenv("SLUICE_ERROR_FILE") != nullptr;
-  if (launched || gpus == 0 || !runs_on_gpu(config.run)) {
+  if (has_launcher() || gpus == 0 || !runs_on_gpu(config.run)) {
     return check_gpus(config, rank.local_world_size);
   }
   check_for_gpus(config);

@@ -1,7 +1,6 @@
 #include "runtime/cli/setup/weights_setup.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -199,7 +198,7 @@ bool is_same_folder(const std::string& a, const std::string& b) {
 
 // Printed once: by the process that starts ranks, or by rank 0 if another program started them.
 bool checks_tied() {
-  if (std::getenv("SLUICE_ERROR_FILE") != nullptr) return false;
+  if (has_launcher()) return false;
   const auto rank = rank_environment();
   return !rank || rank->rank == 0;
 }
