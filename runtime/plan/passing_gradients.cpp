@@ -35,11 +35,11 @@ std::int64_t saved_bytes(const StepShape& shape, bool updates) {
   const std::int64_t flights = shape.layer_major ? shape.micro_batches : 1;
   const auto kept_of = [&](int u) {
     const UnitMemory& memory = nth(shape.units, u).memory;
+    const std::int64_t kept = shape.recompute ? 0 : memory.kept;
+    const std::int64_t kept_small = shape.recompute ? 0 : memory.kept_small;
     const std::int64_t leaving = leaving_bytes(shape, u);
-    const std::int64_t small = leaving > 0 ? 0 : small_bytes(shape, memory.output);
-    const std::int64_t kept =
-        shape.recompute ? 0 : memory.kept - (leaving > 0 ? 0 : memory.kept_small);
-    return memory.output - small + kept - leaving;
+    const std::int64_t small = leaving > 0 ? 0 : small_bytes(shape, memory.output) + kept_small;
+    return memory.output + kept - leaving - small;
   };
   std::int64_t kept = 0, all = 0, passed = 0, peak = 0, passing_peak = 0;
   for (int u = 0; u < head; ++u) kept += kept_of(u);
