@@ -33,6 +33,7 @@
 #include "parallel/comm/nccl_ticket.hpp"
 #include "parallel/comm/op_queue.hpp"
 #include "parallel/comm/ordered_add_cuda.hpp"
+#include "parallel/comm/own_stream.hpp"
 #include "parallel/comm/rendezvous_bridge.hpp"
 #include "parallel/comm/sigpipe.hpp"
 #include "parallel/comm/transfer.hpp"
@@ -87,8 +88,8 @@ class NcclCommunicator final : public Communicator {
         settings_(settings),
         control_(std::move(control)),
         device_(c10::kCUDA, c10::cuda::current_device()),
-        stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_.index())),
-        adding_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_.index())),
+        own_stream_(device_.index(), OwnStream::Priority::kHigh),
+        own_adding_(device_.index(), OwnStream::Priority::kHigh),
         health_(std::make_shared<GroupHealth>(
             "group " + name_.group + " on rank " + std::to_string(name_.rank),
             [this, timeout = options.timeout] { return nccl_failure(timeout); })) {
@@ -358,8 +359,10 @@ class NcclCommunicator final : public Communicator {
   const NcclSettings settings_;
   const std::unique_ptr<Communicator> control_;  // holds the rendezvous server: destroyed last
   const c10::Device device_;
-  const c10::cuda::CUDAStream stream_;
-  const c10::cuda::CUDAStream adding_;
+  const OwnStream own_stream_;
+  const OwnStream own_adding_;
+  const c10::cuda::CUDAStream stream_ = own_stream_.get();
+  const c10::cuda::CUDAStream adding_ = own_adding_.get();
   const std::shared_ptr<GroupHealth> health_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;

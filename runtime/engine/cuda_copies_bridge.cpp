@@ -1,9 +1,9 @@
 // Copies between a GPU and the host, in the CUDA module.
 //
-// Each thread has a current stream of its own from libtorch's pool, so a wait for NCCL
-// (Ticket::wait) delays only that stream. Two threads, hence two streams, copy to the host and to
-// the device at the same time. The executing thread's stream computes. Pool streams wait for no
-// other stream: marks are events on the stream that computes, and copies wait for marks.
+// Each thread has a current stream of its own (OwnStream), so a wait for NCCL (Ticket::wait) delays
+// only that stream. Two threads, hence two streams, copy to the host and to the device at the same
+// time. The executing thread's stream computes. Marks are events on that stream, and copies wait
+// for marks.
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/cuda/CUDAEvent.h>
@@ -15,70 +15,28 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/error.hpp"
 #include "kernels/cuda/check_cuda.hpp"
 #include "offload/device_copies.hpp"
+#include "parallel/comm/own_stream.hpp"
 #include "runtime/engine/cuda_errors.hpp"
 #include "runtime/engine/tiers/cuda_tiers.hpp"
 
 namespace sluice {
 namespace {
 
-// A stream that no other thread of Sluice has. libtorch's pool gives its 32 streams in turn, so the
-// thread of a later engine could get the stream of the executing thread. A query of that stream
-// ends the recording of a graph. Threads that end therefore leave their streams to later threads.
-// The priority is the pool's lower one. NCCL's streams have the higher one, so that its kernels
-// start between those of the model.
-class OwnStream {
- public:
-  explicit OwnStream(c10::DeviceIndex device) : stream_(take(device)) {}
-  ~OwnStream() {
-    const std::lock_guard lock(mutex());
-    left().push_back(stream_);
-  }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-
-  [[nodiscard]] c10::cuda::CUDAStream get() const { return stream_; }
-
- private:
-  static std::mutex& mutex() {
-    static auto* const mutex = new std::mutex;  // also for threads that end with the process
-    return *mutex;
-  }
-  static std::vector<c10::cuda::CUDAStream>& left() {
-    static auto* const streams = new std::vector<c10::cuda::CUDAStream>;
-    return *streams;
-  }
-  static c10::cuda::CUDAStream take(c10::DeviceIndex device) {
-    const std::lock_guard lock(mutex());
-    const auto found = std::find_if(left().begin(), left().end(), [device](const auto& stream) {
-      return stream.device_index() == device;
-    });
-    if (found == left().end()) {
-      return c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device);
-    }
-    const c10::cuda::CUDAStream stream = *found;
-    left().erase(found);
-    return stream;
-  }
-
-  const c10::cuda::CUDAStream stream_;
-};
-
+// The thread's stream. NCCL's streams have the high priority, so that its kernels start between
+// those of the model.
 void use_own_stream(c10::DeviceIndex device) {
   thread_local std::optional<OwnStream> own;
   c10::cuda::set_device(device);
-  own.emplace(device);
+  own.emplace(device, OwnStream::Priority::kNormal);
   c10::cuda::setCurrentCUDAStream(own->get());
 }
 

@@ -36,7 +36,7 @@ inline constexpr char kMakeCudaEvents[] = "sluice_make_cuda_events";
 using MakeCudaPages = PageSource*(const std::shared_ptr<PageSource>& pages);
 inline constexpr char kMakeCudaPages[] = "sluice_make_cuda_pages";
 
-// Makes GPU `device` the calling thread's current device, with a stream from libtorch's pool.
+// Makes GPU `device` the calling thread's current device, with a stream of its own.
 // Throws Error.
 using UseGpu = void(int device);
 inline constexpr char kUseGpu[] = "sluice_use_gpu";
