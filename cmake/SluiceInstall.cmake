@@ -63,7 +63,7 @@ install(DIRECTORY base kernels offload parallel zero runtime configs DESTINATION
   PATTERN "*_impl.hpp" EXCLUDE
   PATTERN "simd_*.hpp" EXCLUDE
   REGEX "doctor/(comm_rates|cuda_gpu|disk_rates|doctor|findings|gpu_(device|facts|rates)|machine_facts|memory_rates|nvme_bench_json|pci_link)\\.hpp$" EXCLUDE
-  REGEX "comm/(host_(communicator|peers|segment|plan|record|transfer)|socket|stream_store|cuda_factories|nccl_ticket|ordered_add_(body|cuda))\\.hpp$" EXCLUDE)
+  REGEX "comm/(host_(communicator|peers|segment|plan|record|transfer)|socket|stream_store|cuda_factories|nccl_ticket|ordered_add_(body|cuda)|own_stream)\\.hpp$" EXCLUDE)
 
 configure_package_config_file(cmake/SluiceConfig.cmake.in SluiceConfig.cmake INSTALL_DESTINATION lib/cmake/Sluice)
 write_basic_package_version_file(SluiceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
