@@ -40,6 +40,8 @@ FirstBlocks read_first_blocks(const std::vector<SwapDirectory>& directories, int
 
 }  // namespace
 
+std::string run_of(const std::string& id) { return id.substr(0, id.rfind(" of ")); }
+
 FoundImage NvmeStore::Impl::look_for_image() {
   FoundImage found;
   const FirstBlocks blocks = read_first_blocks(directories, options.rank);
@@ -56,10 +58,10 @@ FoundImage NvmeStore::Impl::look_for_image() {
       if (found.begun) return found;
       throw IoError(blocks.damaged + " does not begin with a whole header", blocks.damaged);
     }
+    found.id = files.front().read_header().run_id;
     check_found_files();
     start_queue(true);
     read_records();
-    found.id = image_id;
     found.begun = versions.empty();
     for (const DecodedImage& version : versions) {
       found.versions.push_back({.step = version.image.step,

@@ -33,10 +33,13 @@ struct ImageVersion {
 
 // The image that one rank finds.
 struct FoundImage {
-  std::string id;                      // id of the run that began the image
+  std::string id;  // id of the run that began the image; known with a problem too
   std::vector<ImageVersion> versions;  // newest first; two at most
   bool begun = false;                  // the files exist, but nothing was committed
   std::string problem;                 // why existing files are no usable image; else empty
 };
+
+// The run of an id "FOLDER of TIME": the folder. A run that is started again has a new time.
+[[nodiscard]] std::string run_of(const std::string& id);
 
 }  // namespace sluice

@@ -21,6 +21,7 @@
 #include "base/log.hpp"
 #include "base/posix/io_error.hpp"
 #include "offload/io_backend.hpp"
+#include "offload/nvme_image.hpp"
 #include "offload/swap_file.hpp"
 
 namespace sluice {
@@ -102,12 +103,12 @@ void SwapDirectory::claim(const std::string& run_id, int rank, const Leftovers& 
   rank_ = rank;
   rank_lock_.sign(run_id);
   check_other_ranks(run_id, rank, leftovers);
-  if (rank >= leftovers.kept_ranks) reclaim(swap_path(rank), leftovers.spares_images);
+  if (rank >= leftovers.kept_ranks) reclaim(swap_path(rank), run_id, leftovers.spares_images);
 }
 
 void SwapDirectory::remove_leftovers(const std::string& run_id, const Leftovers& leftovers) const {
   check_other_ranks(run_id, rank_, leftovers);
-  if (rank_ >= leftovers.kept_ranks) reclaim(swap_path(rank_));
+  if (rank_ >= leftovers.kept_ranks) reclaim(swap_path(rank_), run_id);
 }
 
 void SwapDirectory::flush() const {
@@ -127,12 +128,13 @@ void SwapDirectory::check_other_ranks(const std::string& run_id, int own_rank,
       continue;
     }
     // No process of this rank is alive. lock() serialises claims, so none can start meanwhile.
-    if (rank >= leftovers.kept_ranks) reclaim(swap_path(rank), leftovers.spares_images);
+    if (rank >= leftovers.kept_ranks) reclaim(swap_path(rank), run_id, leftovers.spares_images);
     free_one.remove();
   }
 }
 
-void SwapDirectory::reclaim(const std::string& swap_path, bool spares_images) const {
+void SwapDirectory::reclaim(const std::string& swap_path, const std::string& run_id,
+                            bool spares_images) const {
   struct stat status {};
   if (::lstat(swap_path.c_str(), &status) != 0) return;
   std::optional<SwapHeader> header;
@@ -143,11 +145,13 @@ void SwapDirectory::reclaim(const std::string& swap_path, bool spares_images) co
         swap_path + " is not a swap file of Sluice although it has the name of one: move it away",
         swap_path);
   }
-  if (spares_images && header && header->image) {
+  const bool is_other_run = header && run_of(header->run_id) != run_of(run_id);
+  if (header && header->image && (spares_images || is_other_run)) {
     throw IoError(swap_path + " is part of an image that a training run can go on from (run '" +
                       header->run_id +
-                      "'); go on with that run (--resume auto), or remove the file, or "
-                      "give this one another offload.nvme_path",
+                      "'); go on with that run (--resume auto with its output.dir), or give this "
+                      "one another offload.nvme_path; only if that run is of no use any "
+                      "more, remove the file",
                   swap_path);
   }
   if (spares_images && kind == SwapKind::kDamaged) {

@@ -39,12 +39,13 @@ class SwapDirectory {
   void lock();
   void unlock() noexcept;
 
-  // Throws IoError if another run uses the directory (names run, pid and host), or if a file with a
-  // swap file's name is no swap file. REQUIRES: lock().
+  // Throws IoError if another run uses the directory (names run, pid and host), if a file with a
+  // swap file's name is no swap file, or if a file to be removed belongs to the image of another
+  // run (run_of). REQUIRES: lock().
   void claim(const std::string& run_id, int rank, const Leftovers& leftovers = {});
   // Removes files that claim() kept and that `leftovers` no longer keeps: files of this rank and of
   // ranks without a process (the former run had more ranks, or a rank moved to another host).
-  // REQUIRES: lock(), and all ranks that use the directory have claimed it.
+  // Throws as claim() does. REQUIRES: lock(), and all ranks that use the directory have claimed it.
   void remove_leftovers(const std::string& run_id, const Leftovers& leftovers = {}) const;
   // Makes the directory's entries survive a loss of power.
   void flush() const;
@@ -63,7 +64,8 @@ class SwapDirectory {
 
  private:
   [[nodiscard]] std::string lock_path(int rank) const;
-  void reclaim(const std::string& swap_path, bool spares_images = false) const;
+  void reclaim(const std::string& swap_path, const std::string& run_id,
+               bool spares_images = false) const;
   void check_other_ranks(const std::string& run_id, int own_rank, const Leftovers& leftovers) const;
 
   std::string path_;

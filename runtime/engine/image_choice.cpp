@@ -68,6 +68,24 @@ std::string find_odd_rank(const std::vector<FoundImage>& by_rank) {
   return "";
 }
 
+// The ranks compare the same findings, so all of them throw.
+void check_own_image(const std::vector<FoundImage>& by_rank, const std::string& run_id) {
+  for (const FoundImage& found : by_rank) {
+    if (found.id.empty() || found.begun || run_of(found.id) == run_of(run_id)) continue;
+    throw IoError("--resume auto: the image in offload.nvme_path is of another run: '" + found.id +
+                      "', and this run's output.dir is " + run_of(run_id) +
+                      "; set output.dir to that run's to go on with it, or give this run another "
+                      "offload.nvme_path",
+                  "");
+  }
+}
+
+void open_instead(TierStore& tiers, Communicator& comm) {
+  tiers.remove_found_image();
+  (void)on_all_ranks(comm, true);  // all have, before one looks for room
+  tiers.open_anew();
+}
+
 }  // namespace
 
 ImageChoice choose_image(const std::vector<FoundImage>& by_rank, std::int64_t checkpoint) {
@@ -105,17 +123,32 @@ ImageChoice choose_image(const std::vector<FoundImage>& by_rank, std::int64_t ch
 }
 
 std::optional<ImageVersion> open_image(TierStore& tiers, Communicator& comm,
-                                       const ImageRequest& request) {
-  if (!request.look) {
+                                       const ImageRequest& request, const std::string& run_id) {
+  if (!request.look && !request.read_checkpoint) {
     tiers.open_anew();
     return std::nullopt;
   }
   const FoundImage mine = tiers.find_image();
+  if (!request.look) {
+    const bool is_something = !mine.begun && !(mine.id.empty() && mine.problem.empty());
+    if (on_any_rank(comm, is_something)) (void)request.read_checkpoint();
+    open_instead(tiers, comm);
+    return std::nullopt;
+  }
   std::vector<FoundImage> all;
   for (const std::string& text : exchange_text(comm, describe(mine))) {
     all.push_back(read_description(text));
   }
-  const ImageChoice choice = choose_image(all, request.checkpoint);
+  check_own_image(all, run_id);
+  std::int64_t checkpoint = request.checkpoint;
+  ImageChoice choice = choose_image(all, checkpoint);
+  const auto loses_image = [&] {
+    return choice.step < 0 && !choice.why_not.empty() && !choice.had_begun;
+  };
+  if (loses_image() && checkpoint >= 0 && request.read_checkpoint) {
+    checkpoint = request.read_checkpoint();
+    choice = choose_image(all, checkpoint);
+  }
   if (choice.step >= 0) {
     const auto version = std::find_if(mine.versions.begin(), mine.versions.end(),
                                       [&](const ImageVersion& v) { return v.step == choice.step; });
@@ -124,11 +157,11 @@ std::optional<ImageVersion> open_image(TierStore& tiers, Communicator& comm,
     return *version;
   }
   const std::string line = "--resume auto: the image in offload.nvme_path ";
-  const bool is_lost = !choice.why_not.empty() && !choice.is_older && !choice.had_begun;
-  if (is_lost && request.checkpoint < 0) {
+  const bool is_lost = loses_image() && !choice.is_older;
+  if (is_lost && checkpoint < 0) {
     throw IoError(
         line + "cannot be used (" + choice.why_not +
-            "), and no checkpoint exists. Repair the cause, or remove the *.swap files in "
+            "), and no whole checkpoint exists. Repair the cause, or remove the *.swap files in "
             "offload.nvme_path to start from step 0",
         "");
   }
@@ -139,9 +172,7 @@ std::optional<ImageVersion> open_image(TierStore& tiers, Communicator& comm,
       log_warning(line + "IS NOT USED, and is removed: " + choice.why_not);
     }
   }
-  tiers.remove_found_image();
-  (void)on_all_ranks(comm, true);  // all have, before one looks for room
-  tiers.open_anew();
+  open_instead(tiers, comm);
   return std::nullopt;
 }
 

@@ -29,9 +29,12 @@ struct ImageChoice {
                                        std::int64_t checkpoint);
 
 // Opens the NVMe store on every rank, from the image or anew, and logs which and why. An image that
-// is not taken is removed. An image that cannot be read stays, and is an IoError, where nothing
-// older can be resumed. Collective. Throws BudgetError too. REQUIRES: tiers.keeps_image().
+// is not taken is removed, once the checkpoint that serves in its place is known to be whole
+// (ImageRequest::read_checkpoint). An image stays, and is an IoError, if another run than that of
+// `run_id` committed it (run_of), or if it cannot be read and nothing older can be resumed.
+// Collective. Throws BudgetError too. REQUIRES: tiers.keeps_image().
 [[nodiscard]] std::optional<ImageVersion> open_image(TierStore& tiers, Communicator& comm,
-                                                     const ImageRequest& request);
+                                                     const ImageRequest& request,
+                                                     const std::string& run_id);
 
 }  // namespace sluice

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
+#include <future>
 #include <system_error>
 
 #include "base/error.hpp"
@@ -194,6 +196,26 @@ std::string find_named(const std::string& from, FileSystem& files, Communicator&
   throw IoError("--resume " + from + ": " + found.error, from);
 }
 
+// What is wrong with the contents of a checkpoint, equal on every rank; empty: they are as they
+// were saved. The ranks share the files, and meet while one of them reads. Collective.
+std::string find_damage(const std::string& path, FileSystem& files, Communicator& comm,
+                        const std::function<void()>& alive) {
+  auto reading =
+      std::async(std::launch::async, [&] { return verify(files, path, comm.rank(), comm.size()); });
+  const auto is_reading = [&] {
+    return reading.wait_for(kBetweenMeetings) != std::future_status::ready;
+  };
+  while (on_any_rank(comm, is_reading())) alive();
+  std::string mine;
+  try {
+    const VerifyReport report = reading.get();
+    if (!report.sound()) mine = report.defects.front().what;
+  } catch (const std::exception& error) {
+    mine = error_chain(error);
+  }
+  return first_errors(exchange_text(comm, mine));
+}
+
 }  // namespace
 
 void check_resume_source(FileSystem& files, const ResumeRequest& request) {
@@ -229,7 +251,38 @@ std::int64_t newest_step(const std::string& dir, FileSystem& files, Communicator
     return std::to_string(
         open_checkpoint(files, *newest.path, OpenCheck::kManifest).manifest().step);
   });
-  return step.error.empty() ? std::stoll(step.text) : -1;  // the later read reports the error
+  if (step.error.empty()) return std::stoll(step.text);
+  throw IoError("--resume auto: cannot look for checkpoints in " + dir + ": " + step.error, dir);
+}
+
+std::int64_t newest_whole_step(const std::string& dir, FileSystem& files, Communicator& comm,
+                               const std::function<void()>& alive) {
+  std::vector<std::string> refused;
+  for (;;) {
+    const Found found = find_on_rank_0(comm, [&] {
+      return newest_complete(files, dir, Trust::kManifest, refused).path.value_or("");
+    });
+    if (!found.error.empty()) throw IoError("--resume auto: " + dir + ": " + found.error, dir);
+    if (found.text.empty()) return -1;
+    const std::string damage = find_damage(found.text, files, comm, alive);
+    if (damage.empty()) {
+      const Found step = find_on_rank_0(comm, [&] {
+        return std::to_string(
+            open_checkpoint(files, found.text, OpenCheck::kManifest).manifest().step);
+      });
+      return step.error.empty() ? std::stoll(step.text) : -1;
+    }
+    if (comm.rank() == 0) {
+      log_warning("--resume auto: " + found.text + " IS DAMAGED: " + damage);
+    }
+    refused.push_back(std::filesystem::path(found.text).filename().string());
+  }
+}
+
+void check_whole(const std::string& from, FileSystem& files, Communicator& comm,
+                 const std::function<void()>& alive) {
+  const std::string damage = find_damage(find_named(from, files, comm), files, comm, alive);
+  if (!damage.empty()) throw IoError("--resume " + from + ": " + damage, from);
 }
 
 void check_same_run(const ResumeRequest& request, const RunState& saved, const std::string& path) {

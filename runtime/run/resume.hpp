@@ -70,9 +70,18 @@ struct Resumed {
 };
 
 // Step of the newest complete checkpoint of `dir` that rank 0 sees, equal on every rank; -1: no
-// checkpoint, or an unreadable one. Collective.
+// checkpoint. Reads manifests. Collective. Throws IoError where the system cannot read the folder.
 [[nodiscard]] std::int64_t newest_step(const std::string& dir, FileSystem& files,
                                        Communicator& comm);
+// The same of the newest checkpoint whose contents are as they were saved: the ranks read every
+// byte. Warns of newer ones. `alive` is called at least every few seconds. Collective.
+[[nodiscard]] std::int64_t newest_whole_step(const std::string& dir, FileSystem& files,
+                                             Communicator& comm,
+                                             const std::function<void()>& alive);
+// Throws IoError on every rank unless the contents of the checkpoint that `from` names are as they
+// were saved. Collective.
+void check_whole(const std::string& from, FileSystem& files, Communicator& comm,
+                 const std::function<void()>& alive);
 
 // Restores the newest checkpoint of request.dir ("auto"), or the named one, on every rank. Rank 0
 // chooses the checkpoint and checks its file sizes. Each rank reads its own pieces and verifies

@@ -39,16 +39,27 @@ SavingOptions saving_options(const TrainerOptions& options) {
 
 // Resumes from the image of an earlier run if no checkpoint is newer. An image, like a folder of
 // checkpoints, is removed only if --resume names another source.
-EngineOptions engine_options(const TrainerOptions& options, Communicator& comm) {
+EngineOptions engine_options(const TrainerOptions& options, Communicator& comm,
+                             Watchdog& watchdog) {
   EngineOptions engine = options.engine;
   ImageRequest& image = engine.tiers.image;
   const std::string& resume = options.saving.resume;
   engine.later_weights = resume != "never";
   image.look = engine.offload.image && resume == "auto";
   image.spare = !image.look && (resume == "auto" || resume == "never");
+  const auto alive = [&watchdog] { watchdog.pulse(); };
+  FileSystem& files = local_file_system();
   if (image.look) {
-    image.checkpoint =
-        newest_step(saving_options(options).checkpoint.dir, local_file_system(), comm);
+    const std::string dir = saving_options(options).checkpoint.dir;
+    image.checkpoint = newest_step(dir, files, comm);
+    image.read_checkpoint = [=, &files, &comm] {
+      return newest_whole_step(dir, files, comm, alive);
+    };
+  } else if (engine.offload.image && !image.spare) {
+    image.read_checkpoint = [=, &files, &comm] {
+      check_whole(resume, files, comm, alive);
+      return std::int64_t{0};
+    };
   }
   return engine;
 }
@@ -149,7 +160,7 @@ class Trainer {
         pace_(comm_, options.engine.train.log_every),
         meter_(options, device_, gemm_rate, comm_.size()),
         engine_(planned_engine(
-            engine_options(options, comm_),
+            engine_options(options, comm_, watchdog),
             make_model(options.engine.model, options.engine.part, &comms.tensor()), std::move(plan),
             comms, device_, train_rows(data, global_batch_of(options.engine)),
             valid_rows(data, global_batch_of(options.engine), valid_set_), observer())),

@@ -14,6 +14,7 @@
 #include "parallel/comm/cuda_module.hpp"
 #include "parallel/comm/gpu_driver.hpp"
 #include "parallel/comm/nccl_link.hpp"
+#include "parallel/comm/text_exchange.hpp"
 #include "runtime/engine/device_access.hpp"
 #include "runtime/model/attention_choice.hpp"
 #include "runtime/observe/nvtx.hpp"
@@ -26,6 +27,32 @@ void check_for_gpus(const LoadedConfig& config) {
   check_gpu_documents(config);
   check_gpu_attention(config);
   check_gpu_matmul(config, visible_gpu_capability());
+}
+
+// The folder without links, so that each path to it gives one name. A swap file's header keeps 127
+// bytes of a run's id, so the first part of a long name is left out.
+std::string run_name(const std::string& output_dir) {
+  constexpr std::size_t kMost = 92;
+  std::error_code failed;
+  std::filesystem::path folder = std::filesystem::weakly_canonical(output_dir, failed);
+  if (failed) folder = std::filesystem::absolute(output_dir, failed).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // "runs/a/"
+  const std::string name = folder.string();
+  if (name.size() <= kMost) return name;
+  return "..." + name.substr(name.size() - kMost + 3);
+}
+
+std::string utc_now() {
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  const auto seconds = static_cast<std::time_t>(micros.count() / 1'000'000);
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", utc.tm_year + 1900,
+                utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                static_cast<int>(micros.count() % 1'000'000));
+  return text.data();
 }
 
 }  // namespace
@@ -77,18 +104,8 @@ MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank,
 }
 
 std::string run_id(const RunConfig& run, Communicator& comm) {
-  const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
-      std::chrono::system_clock::now().time_since_epoch());
-  const std::array<double, 1> mine{static_cast<double>(now.count())};  // exact: below 2^53
-  const double micros = comm.all_gather_values(mine).front();          // rank 0's
-  const auto seconds = static_cast<std::time_t>(micros / 1e6);
-  std::tm utc{};
-  ::gmtime_r(&seconds, &utc);
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), " of %04d-%02d-%02dT%02d:%02d:%02d.%06dZ",
-                utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
-                utc.tm_sec, static_cast<int>(micros - static_cast<double>(seconds) * 1e6));
-  return run.output.dir + text.data();
+  const std::string own = run_name(run.output.dir) + " of " + utc_now();
+  return exchange_text(comm, own).front();
 }
 
 MatmulRates shared_rates(const RunConfig& run, Communicator& comm) {

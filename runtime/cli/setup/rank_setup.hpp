@@ -30,7 +30,8 @@ namespace sluice {
 [[nodiscard]] MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank,
                                 const std::vector<RankFact>& facts);
 
-// Names the run among files of other runs; the same on every rank. Collective.
+// "FOLDER of TIME": names the run among other runs. FOLDER is rank 0's output.dir, so a resumed run
+// has the same (run_of, offload/nvme_image.hpp). The same on every rank. Collective.
 [[nodiscard]] std::string run_id(const RunConfig& run, Communicator& comm);
 
 // Broadcasts rank 0's rates. Collective.

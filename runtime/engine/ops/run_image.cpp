@@ -5,9 +5,9 @@
 
 namespace sluice {
 
-RunImage::RunImage(TierStore* tiers, Communicator& world, const ImageRequest& request)
+RunImage::RunImage(TierStore* tiers, Communicator& world, const TierOptions& options)
     : tiers_(tiers) {
-  if (keeps()) found_ = open_image(*tiers_, world, request);
+  if (keeps()) found_ = open_image(*tiers_, world, options.image, options.nvme.run_id);
 }
 
 bool RunImage::keeps() const { return tiers_ != nullptr && tiers_->keeps_image(); }

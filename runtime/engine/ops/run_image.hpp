@@ -22,7 +22,7 @@ class RunImage {
  public:
   // Opens the NVMe store of `tiers`, as the image is or anew (image_choice.hpp). Collective over
   // `world`. `tiers` may be null.
-  RunImage(TierStore* tiers, Communicator& world, const ImageRequest& request);
+  RunImage(TierStore* tiers, Communicator& world, const TierOptions& options);
 
   [[nodiscard]] bool keeps() const;
   // The image version that this run resumed from; empty: the run did not resume from an image.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 
@@ -218,7 +219,7 @@ TEST(EngineImages, OfAnotherLayoutOlderOrPartlyGoneIsNotUsedAndNotLost) {
   EngineOptions other = options;
   other.zero.stage = 2;
   EXPECT_THAT(refusal(other), HasSubstr("another layout"));
-  EXPECT_THAT(refusal(other), HasSubstr("no checkpoint exists"));
+  EXPECT_THAT(refusal(other), HasSubstr("no whole checkpoint exists"));
   EngineOptions anew = options;  // as a run does that is not to resume
   anew.tiers.image.spare = true;
   EXPECT_THROW(run_world(anew, Wire::kLocal, [](int, Engine&) {}), IoError);
@@ -245,6 +246,46 @@ TEST(EngineImages, OfAnotherLayoutOlderOrPartlyGoneIsNotUsedAndNotLost) {
   expect_goes_on(live(options, 4), -1, oracle, "a rank's file is gone");
   std::fstream(folder.file("rank-00000.swap"), std::ios::in | std::ios::out).put('?');
   EXPECT_THROW((void)live(options, 4), IoError) << "nobody's file is removed";
+}
+
+TEST(EngineImages, StaysIfItIsOfAnotherRunOrNoCheckpointIsWhole) {
+  const TemporaryFolder folder;
+  EngineOptions options = image_model(DType::kFloat32, 2);
+  const WorldResult oracle = uninterrupted(options);
+  keep_image(options, folder.path().string());
+  options.tiers.nvme.run_id = "/runs/a of Monday";
+  (void)live(options, 4);
+  const auto refusal = [](const EngineOptions& with) {
+    try {
+      (void)live(with, 4);
+    } catch (const IoError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  EngineOptions other = options;
+  other.tiers.nvme.run_id = "/runs/b of Monday";
+  EXPECT_THAT(refusal(other), HasSubstr("is of another run: '/runs/a of Monday'"));
+  other.tiers.image.checkpoint = 9;
+  EXPECT_THAT(refusal(other), HasSubstr("is of another run"));
+  other.offload.image = false;
+  EXPECT_THROW(run_world(other, Wire::kLocal, [](int, Engine&) {}), IoError);
+  other = options;
+  other.zero.stage = 2;
+  other.tiers.image.checkpoint = 9;
+  std::atomic<int> reads = 0;
+  other.tiers.image.read_checkpoint = [&] {
+    ++reads;
+    return std::int64_t{-1};
+  };
+  EXPECT_THAT(refusal(other), HasSubstr("no whole checkpoint exists"));
+  EXPECT_EQ(reads, 2);  // by both ranks
+  options.tiers.image.read_checkpoint = other.tiers.image.read_checkpoint;
+  options.tiers.image.checkpoint = 9;
+  options.tiers.nvme.run_id = "/runs/a of Tuesday";
+  expect_goes_on(live(options, 5), 3, oracle, "the newer checkpoint is damaged");
+  options.tiers.image.read_checkpoint = [] { return std::int64_t{9}; };
+  expect_goes_on(live(options, 2), -1, oracle, "the newer checkpoint is whole");
 }
 
 TEST(EngineImages, AFlippedBitIsFoundWhenItIsReadAndNamesTheWayOut) {

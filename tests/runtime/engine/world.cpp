@@ -113,7 +113,7 @@ namespace {
 EngineOptions options_of_rank(const EngineOptions& options, std::size_t rank) {
   EngineOptions own = options;
   own.tiers.nvme.paths = options.offload.nvme_path;
-  own.tiers.nvme.run_id = "world";
+  if (own.tiers.nvme.run_id.empty()) own.tiers.nvme.run_id = "world";
   own.tiers.nvme.rank = static_cast<int>(rank);
   own.tiers.nvme.cache = IoCache::kDirectOrBuffered;
   return own;
