@@ -313,7 +313,7 @@ int launch(const TrainCommand& command) {
   }
   const std::optional<Planned> planned = prepare(command, config, place);
   if (!planned) return 0;
-  const WriterLock lock = lock_folders(config, command.resume);
+  RunFolders folders(config, command.resume);
   const std::string& dir = config.run.output.dir;
   const WaitingRunFiles waiting(dir);
   write_run_files(config, place, *planned);
@@ -322,6 +322,7 @@ int launch(const TrainCommand& command) {
     argv.insert(argv.end(), {"--set", "train.matmul=" + name_of(matmul.type)});
   }
   const int exit_code = start_ranks(command, config, to, argv);
+  if (!run_files_wait(dir)) folders.keep_moved();
   // A rank 0 of another host may have no access to this folder.
   const bool ended_well = exit_code == 0 || exit_code == kInterruptedExitCode;
   const bool elsewhere = !to.hosts.empty() && !is_this_host(to.hosts.front().host);

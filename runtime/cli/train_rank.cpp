@@ -46,10 +46,10 @@ namespace {
 
 // Replaces the launcher for ranks that another program started: each rank checks, and rank 0 writes
 // the run's files and holds the lock.
-std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
-                                             const LoadedConfig& config,
-                                             const RankEnvironment& rank,
-                                             const Tokenizer* tokenizer, Communicator& world) {
+std::unique_ptr<RunFolders> prepare_joined_run(const TrainCommand& command,
+                                               const LoadedConfig& config,
+                                               const RankEnvironment& rank,
+                                               const Tokenizer* tokenizer, Communicator& world) {
   const RunPlace place = place_of(config.run, rank);
   Planned planned = make_plan(config.run, place);
   if (rank.rank == 0 && config.run.parallel.pipeline > 1) {  // checks all stages together
@@ -64,11 +64,11 @@ std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
   const auto from = check_resumed(config, command.resume, place, tokenizer);
   // Rank 0 now moves earlier checkpoints, whose folder other ranks have looked at.
   world.barrier();
-  if (rank.rank != 0) return std::nullopt;
-  std::optional<WriterLock> lock = lock_folders(config, command.resume);
+  if (rank.rank != 0) return nullptr;
+  auto folders = std::make_unique<RunFolders>(config, command.resume);
   // The files of a finished run stay as they are: the resume finds nothing to do.
   if (!from || !from->finished()) write_run_files(config, place, planned);
-  return lock;
+  return folders;
 }
 
 // Shared by the ranks of one process: log, signals, cores and memory.
@@ -137,7 +137,8 @@ RunEvent start_event(const std::vector<std::string>& argv, int world) {
 
 TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& config,
                                const RankEnvironment& rank, const TrainingData& data,
-                               Communicator& comm, const RankProcess& process) {
+                               Communicator& comm, const RankProcess& process,
+                               RunFolders* folders) {
   const RunConfig& run = config.run;
   const RunPlace place = place_of(run, rank);
   TrainerOptions options;
@@ -178,7 +179,10 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   options.local_rank = options.on_gpu ? gpu_of(rank) : rank.local_rank;
   options.ranks_of_process = process.ranks();
   if (rank.rank == 0) {
-    options.on_accepted = [dir = options.output_dir] { accept_run_files(dir); };
+    options.on_accepted = [dir = options.output_dir, folders] {
+      accept_run_files(dir);
+      if (folders != nullptr) folders->keep_moved();
+    };
     options.events = &process.events();
     options.events->add(start_event(command.argv, rank.world_size));
   }
@@ -222,13 +226,13 @@ int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvir
       config, runs_on_gpu(config.run), [&] { return shared_rates(config.run, comms.world()); },
       shared_resumed_matmul(config, command.resume, comms.world()));
   if (rank.rank == 0) log_matmul(matmul, config.run);
-  const std::optional<WriterLock> lock =
+  const std::unique_ptr<RunFolders> folders =
       !has_launcher() ? prepare_joined_run(command, config, rank, data.tokenizer(), comms.world())
-                      : std::nullopt;
+                      : nullptr;
   std::optional<WaitingRunFiles> waiting;
-  if (lock) waiting.emplace(config.run.output.dir);
+  if (folders) waiting.emplace(config.run.output.dir);
   const TrainerOptions options =
-      trainer_options(command, config, rank, data, comms.world(), process);
+      trainer_options(command, config, rank, data, comms.world(), process, folders.get());
   try {
     return run_trainer(options, comms, data, watchdog);
   } catch (const std::exception& error) {

@@ -89,6 +89,28 @@ TEST_F(Resume, StartingAnewLeavesTheEarlierModel) {
   EXPECT_FALSE(fs::exists(scratch_.path("run/checkpoints.3")));
 }
 
+// By a rank: its folder on NVMe holds the image of another run.
+TEST_F(Resume, ARefusedStartLeavesTheEarlierModel) {
+  const std::string image =
+      "--set offload.optimizer=nvme --set offload.nvme_path=swap --set offload.direct=false ";
+  const Finished killed = train("image", image + "--set offload.image=true",
+                                {{"SLUICE_FAILPOINTS", "engine.step@4:kill"}});
+  ASSERT_NE(killed.exit_code, 0) << killed.output;
+  ASSERT_EQ(train("run", "--set train.steps=2").exit_code, 0);
+  const Finished refused = train("run", image);
+  EXPECT_EQ(refused.exit_code, 4) << refused.output;
+  EXPECT_NE(refused.output.find("is part of an image"), std::string::npos) << refused.output;
+  EXPECT_NE(refused.output.find("run/checkpoints again"), std::string::npos) << refused.output;
+  EXPECT_EQ(complete("run"), std::vector<std::string>{"step-00000002"});
+  EXPECT_FALSE(fs::exists(scratch_.path("run/checkpoints.1")));
+  const Finished other = train("run", image + "--set offload.image=true --resume auto");
+  EXPECT_EQ(other.exit_code, 4) << other.output;
+  EXPECT_NE(other.output.find("is of another run"), std::string::npos) << other.output;
+  const Finished own = train("image", image + "--set offload.image=true --resume auto");
+  EXPECT_EQ(own.exit_code, 0) << own.output;
+  EXPECT_NE(own.output.find("resumed from the image"), std::string::npos) << own.output;
+}
+
 // The link leads to a larger disk, on which every run's checkpoints stay.
 TEST_F(Resume, StartingAnewKeepsALinkToAnotherDisk) {
   fs::create_directory(scratch_.path("disk"));

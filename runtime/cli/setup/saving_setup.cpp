@@ -138,7 +138,7 @@ void check_resume_here(const LoadedConfig& config, const SavingOptions& saving) 
 
 // To the first name that is free; nothing is ever removed. Of a symbolic link the target moves, and
 // the link stays: the new checkpoints go to the same disk.
-void move_aside(const std::string& checkpoint_dir, const std::string& earlier) {
+MovedFolders::Folder move_aside(const std::string& checkpoint_dir, const std::string& earlier) {
   std::error_code failed;
   std::error_code ignored;
   const bool link = fs::is_symlink(checkpoint_dir, ignored);
@@ -160,6 +160,20 @@ void move_aside(const std::string& checkpoint_dir, const std::string& earlier) {
   }
   fs::remove(fs::path(aside) / kWriterLockName, ignored);
   log_info("the earlier run's checkpoints (" + earlier + ") are in " + aside + " now");
+  return {.from = dir, .to = aside};
+}
+
+// Onto an empty folder at most.
+void move_back(const MovedFolders::Folder& moved) noexcept {
+  std::error_code failed;
+  fs::rename(moved.to, moved.from, failed);
+  if (failed) {
+    log_warning("the run did not start, and the earlier run's checkpoints stay in " + moved.to +
+                ": " + failed.message());
+  } else {
+    log_info("the run did not start: the earlier run's checkpoints are in " + moved.from +
+             " again");
+  }
 }
 
 }  // namespace
@@ -232,24 +246,30 @@ void check_folders_free(const LoadedConfig& config, const std::string& resume) {
   check_not_written(written_folders(config, saving_options(config, resume)), patience(config.run));
 }
 
-WriterLock lock_folders(const LoadedConfig& config, const std::string& resume) {
+MovedFolders::~MovedFolders() {
+  for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder) move_back(*folder);
+}
+
+RunFolders::RunFolders(const LoadedConfig& config, const std::string& resume) {
   const SavingOptions saving = saving_options(config, resume);
-  const auto take = [&] {
-    return WriterLock(written_folders(config, saving),
-                      "run " + fs::absolute(config.run.output.dir).lexically_normal().string(),
-                      patience(config.run));
-  };
-  {
-    WriterLock lock = take();
+  const std::vector<WrittenFolder> folders = written_folders(config, saving);
+  const std::string work = "run " + fs::absolute(config.run.output.dir).lexically_normal().string();
+  if (!saves_by_default(config.run.checkpoint)) {
+    output_lock_.emplace(folders, work, patience(config.run));
+    check_resume_here(config, saving);
+    return;
+  }
+  // checkpoint.dir lies in output.dir, whose lock is held while earlier checkpoints are moved.
+  output_lock_.emplace(std::vector{folders.front()}, work, patience(config.run));
+  while (true) {
+    checkpoint_lock_.emplace(std::vector{folders.back()}, work, patience(config.run));
     check_resume_here(config, saving);
     const std::optional<std::string> earlier =
-        saves_by_default(config.run.checkpoint)
-            ? earlier_checkpoint(local_file_system(), resume_request(saving))
-            : std::nullopt;
-    if (!earlier) return lock;
-    move_aside(saving.checkpoint.dir, *earlier);
+        earlier_checkpoint(local_file_system(), resume_request(saving));
+    if (!earlier) return;
+    checkpoint_lock_.reset();  // its file lies in the folder that moves
+    moved_.add(move_aside(saving.checkpoint.dir, *earlier));
   }
-  return take();  // of the new folder
 }
 
 std::optional<ResumePoint> check_resumed(const LoadedConfig& config, const std::string& resume,

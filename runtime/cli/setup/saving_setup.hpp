@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "configs/reader.hpp"
 #include "runtime/checkpoint/io/writer_lock.hpp"
@@ -38,11 +40,42 @@ void check_room_to_save(const LoadedConfig& config, const std::string& resume,
 
 // Throws IoError if another run is writing to output.dir or checkpoint.dir. Creates no file.
 void check_folders_free(const LoadedConfig& config, const std::string& resume);
-// Locks both folders for its lifetime. The launcher holds the lock, restarts included; rank 0 holds
-// it if another program started the ranks. Repeats check_resume, since the last owner may have
-// saved. If the user set no key of saving and the run does not resume, an earlier run's checkpoints
-// are renamed to checkpoints.1 and so on; of a symbolic link the target is renamed.
-[[nodiscard]] WriterLock lock_folders(const LoadedConfig& config, const std::string& resume);
+// Folders that were renamed. The destructor gives them their names again, unless keep() was called.
+class MovedFolders {
+ public:
+  struct Folder {
+    std::string from, to;
+  };
+  MovedFolders() = default;
+  ~MovedFolders();
+  MovedFolders(const MovedFolders&) = delete;
+  MovedFolders& operator=(const MovedFolders&) = delete;
+
+  void add(Folder folder) { folders_.push_back(std::move(folder)); }
+  void keep() { folders_.clear(); }
+
+ private:
+  std::vector<Folder> folders_;
+};
+
+// output.dir and checkpoint.dir, locked for the object's lifetime. The launcher holds the locks,
+// restarts included; rank 0 holds them if another program started the ranks. Not thread-safe.
+class RunFolders {
+ public:
+  // Repeats check_resume, since the last owner may have saved. If the user set no key of saving and
+  // the run does not resume, an earlier run's checkpoints are renamed to checkpoints.1 and so on;
+  // of a symbolic link the target is renamed. Throws IoError.
+  RunFolders(const LoadedConfig& config, const std::string& resume);
+
+  // Call this when the ranks have accepted the run (accept_run_files). Without this call the
+  // earlier checkpoints get their name again in the end.
+  void keep_moved() { moved_.keep(); }
+
+ private:
+  MovedFolders moved_;                     // declared first: moves back when the locks are free
+  std::optional<WriterLock> output_lock_;  // of checkpoint.dir too if a key of saving is set
+  std::optional<WriterLock> checkpoint_lock_;
+};
 
 // The checkpoint that --resume restores; nullopt: none. Reads manifests only. Called before a file
 // of the run is written: a refused resume leaves the earlier run's files as they are. `tokenizer`:
