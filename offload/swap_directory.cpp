@@ -61,15 +61,21 @@ std::set<int> ranks_in(const std::string& path) {
   return ranks;
 }
 
+// Creates the folder unless it exists. Its name survives a loss of power, as an image must.
+void make_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0) {
+    if (const int error = sync_folder(path + "/..")) throw_io_error("sync", path + "/..", error);
+  } else if (const int error = errno; error != EEXIST) {
+    throw IoError("NVMe directory " + path + " does not exist and cannot be created (" +
+                      std::strerror(error) + "): is the disk mounted?",
+                  path, error);
+  }
+}
+
 }  // namespace
 
 SwapDirectory::SwapDirectory(std::string path) : path_(std::move(path)) {
-  if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) {
-    const int error = errno;
-    throw IoError("NVMe directory " + path_ + " does not exist and cannot be created (" +
-                      std::strerror(error) + "): is the disk mounted?",
-                  path_, error);
-  }
+  make_folder(path_);
   struct stat status {};
   if (::stat(path_.c_str(), &status) != 0) throw_io_error("look at", path_, errno);
   if (!S_ISDIR(status.st_mode)) throw_io_error("use offload.nvme_path", path_, ENOTDIR);
