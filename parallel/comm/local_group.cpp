@@ -137,12 +137,22 @@ void LocalGroup::run_share(std::unique_lock<std::mutex>& lock,
   const int rank = operation->next_share++;
   ++operation->running;
   lock.unlock();
-  // The posts do not change after the last rank has posted, so reading them needs no lock.
-  receive_reduced(*operation, rank);
-  receive_gathered(*operation, rank);
-  receive_sent(*operation, rank);
+  std::string error;
+  try {
+    // The posts do not change after the last rank has posted, so reading them needs no lock.
+    receive_reduced(*operation, rank);
+    receive_gathered(*operation, rank);
+    receive_sent(*operation, rank);
+  } catch (const std::exception& thrown) {  // no memory for the list of shares
+    error = thrown.what();
+  }
   lock.lock();
   --operation->running;
+  if (!error.empty()) {
+    fail(describe_failure(name_for(rank), nth(operation->posts, rank)->name, operation->seq, error),
+         /*secondary=*/false);
+    return;
+  }
   ++operation->ran;
   if (operation->done()) pending_.pop_front();  // only shares of the first operation run
   changed_.notify_all();
