@@ -59,7 +59,7 @@ TEST_F(Resume, FromWhatIsOnNvmeItselfAndItIsNotLostByMistake) {
   };
   refuse("", "is part of an image that a training run can go on from");
   refuse(" --set offload.image=false --resume auto", "is part of an image");
-  refuse(" --resume auto --set model.hidden=64", "no checkpoint exists");
+  refuse(" --resume auto --set model.hidden=64", "no whole checkpoint exists");
   const Finished resumed = train("run", sets + " --resume auto");
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_NE(resumed.output.find("resumed from the image in offload.nvme_path: going on with step"),
