@@ -128,8 +128,10 @@ class Validator {
     const std::string name(name_of(offload.gradients_dtype));
     if (offload.gradients == Tier::kDevice && dp > 1) {
       return broken(key, name + " on the device needs one data-parallel rank: " + num(dp) +
-                             " ranks reduce gradients in fp32; set offload.gradients: host and "
-                             "offload.optimizer: host, or leave this out");
+                             " ranks reduce gradients in fp32; set " +
+                             (run_.zero.stage < 2 ? "zero.stage: 2, " : "") +
+                             "offload.gradients: host and offload.optimizer: host, or leave this "
+                             "out");
     }
     if (micro_batches == 1 || run_.train.accumulation_order == AccumulationOrder::kLayer) return;
     const std::string what = name +

@@ -67,6 +67,10 @@ TEST_F(OffloadRules, OnlyCompleteGradientsAreRounded) {
               "--set offload.gradients_dtype=bf16: offload.gradients_dtype: bf16 on the device "
               "needs one data-parallel rank: 2 ranks reduce gradients in fp32; set "
               "offload.gradients: host and offload.optimizer: host, or leave this out");
+    EXPECT_EQ(with({batch, "offload.gradients=device", "offload.optimizer=device", "zero.stage=1"}),
+              "--set offload.gradients_dtype=bf16: offload.gradients_dtype: bf16 on the device "
+              "needs one data-parallel rank: 2 ranks reduce gradients in fp32; set zero.stage: 2, "
+              "offload.gradients: host and offload.optimizer: host, or leave this out");
   }
   EXPECT_EQ(with({"train.global_batch=12", "parallel.pipeline=2"}),
             "--set offload.gradients_dtype=bf16: offload.gradients_dtype: bf16 rounds complete "
