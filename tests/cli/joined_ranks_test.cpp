@@ -66,6 +66,16 @@ TEST_F(JoinedRanks, OtherConfigurationsAreRefusedByEveryRank) {
   expect_refused("--set data.text=other.txt", "rank 1 has data with the fingerprint ");
 }
 
+TEST_F(JoinedRanks, AnotherResumeIsNamedAsTheArgument) {
+  for (const Finished& rank : train("--resume auto")) {
+    EXPECT_EQ(rank.exit_code, 2) << rank.output;
+    EXPECT_THAT(
+        rank.output,
+        HasSubstr("--resume: the ranks differ: rank 1 has --resume auto, rank 0 has never"));
+    EXPECT_THAT(rank.output, Not(HasSubstr("tiny.yaml: the ranks differ")));
+  }
+}
+
 // Each host may have its own folders and its own share of cores.
 TEST_F(JoinedRanks, PathsAndThreadsMayDiffer) {
   for (const Finished& rank : train("--set output.dir=there --set launch.threads=1")) {

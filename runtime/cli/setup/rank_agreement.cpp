@@ -128,6 +128,14 @@ std::vector<Difference> differences(const std::vector<RankFact>& mine,
   return found;
 }
 
+// The place of the key in this rank's file or arguments; of an argument, the argument.
+std::string place_of_first(const LoadedConfig& config, const std::vector<Difference>& found) {
+  if (found.empty()) return config.path;
+  const std::string& name = found.front().name;
+  if (find_key(name) != nullptr) return config.place(name);
+  return name.starts_with("--") ? name : config.path;
+}
+
 }  // namespace
 
 void check_agreement(const LoadedConfig& config, const std::vector<RankFact>& more,
@@ -146,9 +154,7 @@ void check_agreement(const LoadedConfig& config, const std::vector<RankFact>& mo
   if (found.size() > kShown) {
     text += "; and " + std::to_string(found.size() - kShown) + " more differences";
   }
-  const bool is_key = !found.empty() && find_key(found.front().name) != nullptr;
-  throw ConfigError((is_key ? config.place(found.front().name) : config.path) +
-                    ": the ranks differ: " + text +
+  throw ConfigError(place_of_first(config, found) + ": the ranks differ: " + text +
                     "; start every rank with the same program, configuration, arguments and data");
 }
 
