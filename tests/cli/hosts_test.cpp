@@ -36,6 +36,31 @@ TEST(HostsHere, ARunWhoseVocabularyIsTheTokenizersIsSaved) {
   EXPECT_TRUE(std::filesystem::exists(scratch.path("run/checkpoints/step-00000008"))) << run.output;
 }
 
+// One other host by name, which is this machine. The stand-in for ssh may change the command.
+Finished train_elsewhere(const Scratch& scratch, const std::string& ssh, const std::string& more) {
+  write_tiny(scratch);
+  scratch.write("hosts", "elsewhere slots=2\n");
+  scratch.write("ssh", ssh);
+  return run_program(scratch,
+                     "train {}/tiny.yaml --set output.dir={}/run --set launch.hostfile={}/hosts" +
+                         std::string(kShape) + more,
+                     {{"SLUICE_SSH", "sh " + scratch.path("ssh")}, {"MASTER_ADDR", "127.0.0.1"}});
+}
+
+TEST(HostsHere, AHostWithoutTheWorkingFolderEndsTheRunWithoutARestart) {
+  const Scratch scratch;
+  const Finished run =
+      train_elsewhere(scratch, "exec sh -c \"$(printf %s \"$2\" | sed 's|^cd |cd /nowhere|')\"\n",
+                      "--set checkpoint.every=3 --set launch.max_restarts=2");
+  EXPECT_EQ(run.exit_code, 5) << run.output;
+  EXPECT_NE(run.output.find("host elsewhere (ranks 0 to 1) failed: exit code 127"),
+            std::string::npos)
+      << run.output;
+  EXPECT_NE(run.output.find("every host needs at the same path the program "), std::string::npos);
+  EXPECT_NE(run.output.find("and the working folder " + scratch.path()), std::string::npos);
+  EXPECT_EQ(run.output.find("(launch.max_restarts)"), std::string::npos) << run.output;
+}
+
 class Hosts : public ::testing::Test {
  protected:
   void SetUp() override {

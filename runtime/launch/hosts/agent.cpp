@@ -147,7 +147,8 @@ std::string remote_command(const std::string& folder,
                            const std::vector<std::pair<std::string, std::string>>& environment,
                            const std::string& executable,
                            const std::vector<std::string>& arguments) {
-  std::string command = "cd " + shell_quoted(folder) + " && exec env";
+  std::string command =
+      "cd " + shell_quoted(folder) + " || exit " + std::to_string(kNotThere) + "; exec env";
   for (const auto& [name, value] : environment) command += " " + shell_quoted(name + "=" + value);
   command += " " + shell_quoted(executable);
   for (const std::string& argument : arguments) command += " " + shell_quoted(argument);

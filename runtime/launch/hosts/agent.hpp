@@ -68,7 +68,12 @@ class RecordFilter {
 // Quotes any text as one word of a POSIX shell.
 [[nodiscard]] std::string shell_quoted(std::string_view word);
 
-// The command line for the host's shell: "cd DIR && exec env A=b ... PROGRAM ARGUMENT...".
+// Exit codes of remote_command()'s shell on a host that lacks the folder or the program, or whose
+// program cannot be executed. env(1) has the same two codes.
+inline constexpr int kNotExecutable = 126;
+inline constexpr int kNotThere = 127;
+// The command line for the host's shell: "cd DIR || exit 127; exec env A=b ... PROGRAM
+// ARGUMENT...".
 [[nodiscard]] std::string remote_command(
     const std::string& folder, const std::vector<std::pair<std::string, std::string>>& environment,
     const std::string& executable, const std::vector<std::string>& arguments);

@@ -199,8 +199,28 @@ std::string hosts_text(const HostsRequest& request, const std::vector<int>& node
   return text;
 }
 
+// The shell of the host did not find the folder or the program, or could not execute the program.
+bool is_missing_there(const RankEnd* failure) {
+  return failure != nullptr && !failure->report && !failure->by_signal &&
+         (failure->status == kNotThere || failure->status == kNotExecutable);
+}
+
+std::string same_paths(const Job& job) {
+  return "every host needs at the same path the program " + job.executable +
+         " with its libraries, and the working folder " + job.folder;
+}
+
+// The code of an agent without a report is the shell's or the connection's (ssh: 255), unless the
+// agent's program has this code itself.
+int exit_code_of_host(int code) {
+  constexpr int kConfiguration = 2;
+  constexpr int kTrainingFailed = 5;
+  const bool own = code >= kConfiguration && code <= kTrainingFailed;
+  return code == 0 || code == kInterruptedExitCode || own ? code : kTrainingFailed;
+}
+
 // The last lines; the failure's own come last of all.
-std::string last_words(const HostsRequest& request, const SuperviseResult& result,
+std::string last_words(const HostsRequest& request, const Job& job, const SuperviseResult& result,
                        const RankEnd* failure) {
   std::string text;
   if (!result.not_gone.empty()) {
@@ -213,7 +233,8 @@ std::string last_words(const HostsRequest& request, const SuperviseResult& resul
   }
   if (failure == nullptr) return text;
   if (classify(*failure) == EndClass::kSecondary) text += "no rank reported a cause of its own\n";
-  return text + describe_failure(*failure);
+  text += describe_failure(*failure);
+  return is_missing_there(failure) ? text + "  " + same_paths(job) + "\n" : text;
 }
 
 }  // namespace
@@ -234,12 +255,15 @@ LaunchResult run_hosts(const HostsRequest& request) {
   start_agents(supervision, request, job);
   const SuperviseResult result = supervision.see_through();
   const RankEnd* failure = failure_of(result);
-  supervision.say(last_words(request, result, failure));
+  supervision.say(last_words(request, job, result, failure));
   LaunchResult outcome = launch_result(result, failure);
-  // Without a report it is the connection's code (ssh: 255), not a rank's: a host was lost.
-  const bool reported = failure == nullptr || failure->report;
-  constexpr int kTrainingFailed = 5;
-  if (!reported && outcome.exit_code > kInterruptedExitCode) outcome.exit_code = kTrainingFailed;
+  if (failure != nullptr && !failure->report) {
+    outcome.exit_code = exit_code_of_host(outcome.exit_code);
+  }
+  if (is_missing_there(failure)) {
+    outcome.worth_restarting = false;
+    outcome.cause += "; " + same_paths(job);
+  }
   return outcome;
 }
 

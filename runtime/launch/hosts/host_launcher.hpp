@@ -3,14 +3,15 @@
 //
 // On this machine (is_this_host) the agent is started directly; on another host by
 //
-//   $SLUICE_SSH HOST 'cd FOLDER && exec env ... PROGRAM ARGUMENTS'
+//   $SLUICE_SSH HOST 'cd FOLDER || exit 127; exec env ... PROGRAM ARGUMENTS'
 //
 // SLUICE_SSH is split at blanks. The default is "ssh" with options that ask for no password and
 // detect a dead connection. Folder, program and files named by arguments must be at the same path
-// on every host. Ranks get RANK, WORLD_SIZE, NODE_RANK and the rest as on one host. MASTER_ADDR is
-// the first host unless the environment sets it. These variables are passed on: SLUICE_*, NCCL_*,
-// GLOO_*, TORCH_*, MKL_*, OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT, LD_LIBRARY_PATH and the
-// names in SLUICE_EXPORT (A,B).
+// on every host; a host that lacks folder or program ends the run, and no restart is tried. Ranks
+// get RANK, WORLD_SIZE, NODE_RANK and the rest as on one host. MASTER_ADDR is the first host unless
+// the environment sets it. These variables are passed on: SLUICE_*, NCCL_*, GLOO_*, TORCH_*, MKL_*,
+// OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT, LD_LIBRARY_PATH and the names in SLUICE_EXPORT
+// (A,B).
 //
 // Rank 0's output goes to the standard streams. Each host's output goes to <output_dir>/host-N.log;
 // lines of ranks on other hosts than the first begin with "[rank 5 on node2]". If an agent, a

@@ -179,6 +179,7 @@ int launch(const std::vector<std::string>& words) {
     sluice::HostsRequest hosts;
     hosts.hosts = sluice::read_hostfile(hostfile, 1);
     hosts.argv = request.argv;
+    if (words.at(5) != "-") hosts.executable = words.at(5);
     hosts.output_dir = request.output_dir;
     hosts.kill_grace = request.kill_grace;
     hosts.stop_grace = request.stop_grace;

@@ -138,6 +138,20 @@ TEST(HostLauncher, AHostThatCannotBeReached) {
   EXPECT_EQ(job.processes_left(), 0);
 }
 
+// Exit codes of the host's shell: 127 without the program, 126 if it cannot be executed.
+TEST(HostLauncher, AHostWithoutTheProgramIsNamedAndWhatItNeeds) {
+  for (const char* program : {"/no/such/program", "/etc/passwd"}) {
+    JobOptions options = two_hosts();
+    options.executable = program;
+    LaunchedJob job({"ok", "ok", "ok"}, options);
+    EXPECT_EQ(job.wait(), 5) << job.err();
+    EXPECT_THAT(job.err(), HasSubstr("host host"));
+    EXPECT_THAT(job.err(),
+                HasSubstr("every host needs at the same path the program " + std::string(program)));
+    EXPECT_EQ(job.processes_left(), 0);
+  }
+}
+
 TEST(HostLauncher, AProgramInThePlaceOfSshThatIsNone) {
   JobOptions options = two_hosts();
   options.ssh = "no-such-program -x";
