@@ -105,16 +105,24 @@ bool may_have_image(const TrainCommand& command, const RunConfig& run) {
 // The ranks' hosts: those of launch.hostfile, else this host.
 struct Destination {
   std::vector<HostSlots> hosts;  // none: only this one
-  int world = 1;
+  int world = 0;
   int most_on_a_host = 1;
+  bool elsewhere = false;  // this machine is none of the hosts
 };
 
 Destination destination(const TrainCommand& command, const RunConfig& run) {
-  const int here = ranks_to_launch(command, run);
-  if (run.launch.hostfile.empty()) return {.hosts = {}, .world = here, .most_on_a_host = here};
-  Destination to{.hosts = read_hostfile(run.launch.hostfile, here)};
-  to.world = world_of(to.hosts);
-  for (const HostSlots& host : to.hosts) {
+  if (run.launch.hostfile.empty()) {
+    const int here = ranks_to_launch(command, run);
+    return {.hosts = {}, .world = here, .most_on_a_host = here};
+  }
+  Destination to{.hosts = read_hostfile(run.launch.hostfile, 0)};
+  to.elsewhere = all_are_elsewhere(to.hosts);
+  // The number of GPUs here says nothing about hosts elsewhere.
+  const bool given = command.nproc > 0 || run.launch.nproc > 0;
+  const int each = given || !to.elsewhere ? ranks_to_launch(command, run) : 1;
+  for (HostSlots& host : to.hosts) {
+    if (host.slots == 0) host.slots = each;
+    to.world += host.slots;
     to.most_on_a_host = std::max(to.most_on_a_host, host.slots);
     if (command.nproc == 0 || command.nproc == host.slots) continue;
     throw ConfigError("--nproc " + std::to_string(command.nproc) + ": launch.hostfile " +
@@ -270,7 +278,7 @@ void dry_run(const TrainCommand& command, LoadedConfig& config, const RunPlace& 
   if (!config.run.data.names_training()) {
     log_warning("data: nothing to train on is named yet; without it the run does not start");
   }
-  std::printf("\nfits\n");
+  std::printf("\n%s\n", planned.memory.fits() ? "fits" : "the ranks decide whether it fits");
 }
 
 // Ranks read the file again, and the cache of tokens lies beside it.
@@ -282,6 +290,29 @@ void refuse_pipe(const std::string& config) {
   }
 }
 
+RunPlace place_of_ranks(const RunConfig& run, const Destination& to) {
+  RunPlace place{.world = to.world,
+                 .local_ranks = to.most_on_a_host,
+                 .on_gpu = to.elsewhere ? would_run_on_gpu(run) : runs_on_gpu(run),
+                 .is_assumed = to.elsewhere};
+  if (place.is_assumed) return place;
+  place.gpu = visible_gpu_figures();
+  if (place.on_gpu) place.card_bytes = visible_gpu_memory(to.most_on_a_host);
+  return place;
+}
+
+// Ranks elsewhere settle train.matmul: auto by their processors; their plan here has native.
+MatmulDecision settle_planned_matmul(LoadedConfig& config, const std::string& resume,
+                                     const RunPlace& place) {
+  if (!place.is_assumed) {
+    return settle_matmul(
+        config, place.on_gpu, [&] { return measure_matmul(config.run); },
+        resumed_matmul(config, resume));
+  }
+  (void)settle_matmul(config, false, [] { return MatmulRates{}; });
+  return {};
+}
+
 int launch(const TrainCommand& command) {
   LoadedConfig config = load_config(command.config, command.overrides);
   if (!command.dry_run) refuse_pipe(command.config);
@@ -289,22 +320,15 @@ int launch(const TrainCommand& command) {
   const Destination to = destination(command, config.run);
   validate(config, to.world, std::nullopt, command.dry_run ? Purpose::kDryRun : Purpose::kTrain);
   print_notes(config);
-  check_gpus(config, to.most_on_a_host);
+  if (!to.elsewhere) check_gpus(config, to.most_on_a_host);
   check_output(config);
   if (!command.dry_run) check_folders_free(config, command.resume);
   for (const std::string& folder : folders_in_memory(config.run.offload)) {
     log_warning(config.place("offload.nvme_path") + ": offload.nvme_path: " + folder +
                 " is on a tmpfs: what lies there takes host memory, beside memory.host");
   }
-  const bool on_gpu = runs_on_gpu(config.run);
-  const RunPlace place{.world = to.world,
-                       .local_ranks = to.most_on_a_host,
-                       .on_gpu = on_gpu,
-                       .gpu = visible_gpu_figures(),
-                       .card_bytes = on_gpu ? visible_gpu_memory(to.most_on_a_host) : 0};
-  const MatmulDecision matmul = settle_matmul(
-      config, place.on_gpu, [&] { return measure_matmul(config.run); },
-      resumed_matmul(config, command.resume));
+  const RunPlace place = place_of_ranks(config.run, to);
+  const MatmulDecision matmul = settle_planned_matmul(config, command.resume, place);
   const bool matmul_was_open = matmul.rates || matmul.resumed;
   if (matmul_was_open) log_matmul(matmul, config.run);
   if (command.dry_run) {
@@ -324,9 +348,8 @@ int launch(const TrainCommand& command) {
   const int exit_code = start_ranks(command, config, to, argv);
   if (!run_files_wait(dir)) folders.keep_moved();
   // A rank 0 of another host may have no access to this folder.
-  const bool ended_well = exit_code == 0 || exit_code == kInterruptedExitCode;
-  const bool elsewhere = !to.hosts.empty() && !is_this_host(to.hosts.front().host);
-  if (ended_well && elsewhere) accept_run_files(dir);
+  const bool away = !to.hosts.empty() && !is_this_host(to.hosts.front().host);
+  if (away && (exit_code == 0 || exit_code == kInterruptedExitCode)) accept_run_files(dir);
   return exit_code;
 }
 

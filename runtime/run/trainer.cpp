@@ -74,11 +74,14 @@ std::int64_t nccl_bytes_of(const TrainerOptions& options, const StepPlan& plan) 
   return options.on_gpu ? nccl_buffer_bytes(plan.shape, options.budgets.ranks_of_host) : 0;
 }
 
-// Checks, before a rank takes GPU memory, that the plan fits the free memory of the card. NCCL's
-// buffers do not count: their bound might refuse a run that fits.
+// Checks, before a rank takes memory, that its plan fits its budgets and, on a GPU, the free memory
+// of the card. A launcher on another machine has not checked this. Of the card's memory NCCL's
+// buffers take nothing: their bound might refuse a run that fits.
 void check_room(const TrainerOptions& options, const StepPlan& plan, at::Device device) {
-  const MemoryPlan memory = plan_memory(write_train_step(plan.shape), options.budgets);
-  check_card(plan, memory, available_bytes(device), device.index());
+  const MemoryPlan memory =
+      plan_memory(write_train_step(plan.shape), options.budgets, nccl_bytes_of(options, plan));
+  check_budget(plan, memory);
+  if (options.on_gpu) check_card(plan, memory, available_bytes(device), device.index());
 }
 
 RowSource train_rows(const TrainingData& data, std::int64_t global_batch) {
@@ -382,7 +385,7 @@ int run_trainer(const TrainerOptions& options, MeshComms& comms, const TrainingD
   const at::Device device = device_of(options);
   StepPlan plan =
       plan_step(options.engine, make_dry_model(options.engine.model, options.engine.part));
-  if (options.on_gpu) check_room(options, plan, device);
+  check_room(options, plan, device);
   const double gemm_rate = measure_gemm_rate(multiplied_in(options.engine), device);
   // The limit starts after the measurement, which may take more than a small budget.
   if (options.on_gpu && options.budgets.device > 0) {

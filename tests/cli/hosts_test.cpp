@@ -61,6 +61,32 @@ TEST(HostsHere, AHostWithoutTheWorkingFolderEndsTheRunWithoutARestart) {
   EXPECT_EQ(run.output.find("(launch.max_restarts)"), std::string::npos) << run.output;
 }
 
+constexpr const char* kRunHere = "exec sh -c \"$2\"\n";
+
+// The launcher measures no products and refuses no plan: its machine is none of the hosts.
+TEST(HostsHere, ALauncherElsewhereLeavesTheDevicesToTheRanks) {
+  const Scratch scratch;
+  const Finished run = train_elsewhere(scratch, kRunHere, "--set train.dtype=bf16");
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_NE(run.output.find("; 2 ranks, ZeRO"), std::string::npos) << run.output;
+  EXPECT_EQ(scratch.metrics("run").size(), 8U);
+  const std::size_t products = run.output.find("matrix products: ");
+  EXPECT_NE(products, std::string::npos) << "rank 0 settles train.matmul\n" << run.output;
+  EXPECT_EQ(run.output.find("matrix products: ", products + 1), std::string::npos) << run.output;
+}
+
+TEST(HostsHere, RanksElsewhereCheckTheirOwnBudgets) {
+  const Scratch scratch;
+  const Finished run = train_elsewhere(scratch, kRunHere, "--set memory.device=100KiB");
+  EXPECT_EQ(run.exit_code, 3) << run.output;
+  EXPECT_NE(run.output.find("the plan for assumed devices does not fit: memory.device: "),
+            std::string::npos)
+      << run.output;
+  EXPECT_NE(run.output.find("rank "), std::string::npos) << run.output;
+  EXPECT_NE(run.output.find(" failed: memory.device: a step needs "), std::string::npos)
+      << run.output;
+}
+
 class Hosts : public ::testing::Test {
  protected:
   void SetUp() override {

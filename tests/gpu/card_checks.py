@@ -1,6 +1,8 @@
-"""Checks of runs_test.py: which card a rank takes that another launcher started."""
+"""Checks of runs_test.py: which card a rank takes that another launcher started, or one on another machine."""
 import concurrent.futures
+import os
 import re
+import shlex
 import socket
 
 import training
@@ -42,4 +44,25 @@ def check_own_cards(place):
                     for answer in few if answer.code != 2 or not re.search(wanted, answer.text)]
 
 
-CARD_CHECKS = (check_one_card, check_own_cards)
+def check_launcher_elsewhere(place):
+    """A launcher without GPUs, on none of the hosts: the ranks run on the host's cards and check their plans against the budgets."""
+    (place.folder / "elsewhere-hosts").write_text("elsewhere slots=2\n", encoding="ascii")
+    found = []
+    for name, budget, code, words in (("elsewhere", "4GiB", 0, "; 2 ranks, ZeRO"),
+                                      ("elsewhere-budget", "150MiB", 3, " failed: memory.device: a step needs ")):
+        # The stand-in for ssh: this machine, with the null GPUs that the launcher does not see.
+        cards = training.null_gpu.environment(place.args.libraries, 2, None, place.folder / name / "report")
+        there = [f"{key}={shlex.quote(value)}" for key, value in cards.items() if os.environ.get(key) != value]
+        ssh = place.folder / f"{name}-ssh"
+        ssh.write_text(f"exec env {' '.join(there)} sh -c \"$2\"\n", encoding="utf-8")
+        answer = place.train(name, MODELS["llama"], {"launch.hostfile": str(place.folder / "elsewhere-hosts"), "train.global_batch": 4,
+                                                     "train.dtype": "bf16", "memory.device": budget}, gpus=0,
+                             variables={"SLUICE_SSH": f"sh {ssh}", "MASTER_ADDR": "127.0.0.1"})
+        launched = sum(report["work"]["launches"] > 0 for report in answer.reports)
+        if answer.code != code or words not in answer.text or launched != (0 if code else 2):
+            found.append(f"{name}: exit code {answer.code}, {launched} ranks launched kernels; {code} and '{words}' were expected:\n"
+                         + training.tail(answer.text))
+    return found
+
+
+CARD_CHECKS = (check_one_card, check_own_cards, check_launcher_elsewhere)

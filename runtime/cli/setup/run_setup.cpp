@@ -64,7 +64,12 @@ bool runs_on_gpu(const RunConfig& run) {
     throw ConfigError(fault->reason + "; " + fault->remedy +
                       "; launch.backend: gloo runs on the CPU");
   }
-  return run.launch.backend == Backend::kNccl || visible_gpu_count() > 0;
+  return would_run_on_gpu(run);
+}
+
+bool would_run_on_gpu(const RunConfig& run) {
+  const Backend backend = run.launch.backend;
+  return backend == Backend::kNccl || (backend == Backend::kAuto && visible_gpu_count() > 0);
 }
 
 std::chrono::milliseconds launch_timeout(const RunConfig& run) {

@@ -24,6 +24,9 @@ struct RunPlace {
   GpuFigures gpu{};
   std::int64_t card_bytes = 0;  // memory of a rank's GPU; 0: not known, or not to be checked
   MeshCoordinates at{};         // of the rank whose part of the model is meant
+  // All ranks are on other machines, so on_gpu and gpu are this process's assumption. A plan that
+  // does not fit is no refusal: every rank checks its own.
+  bool is_assumed = false;
 };
 
 // Ranks of the mesh whose programs and memory may differ: one of each pipeline stage. Of its
@@ -33,6 +36,9 @@ struct RunPlace {
 // Whether the ranks use this machine's GPUs. Throws ConfigError if the machine has GPUs that this
 // process cannot use and launch.backend does not ask for the CPU.
 [[nodiscard]] bool runs_on_gpu(const RunConfig& run);
+
+// The same of ranks on other machines, as an assumption from this machine's GPUs.
+[[nodiscard]] bool would_run_on_gpu(const RunConfig& run);
 
 // Of this machine's GPUs: the lowest capability, the most multiprocessors.
 [[nodiscard]] GpuFigures visible_gpu_figures();

@@ -27,7 +27,7 @@ struct Planned {
 // Throws Error where the programs of the pipeline's stages do not fit together (check_stages).
 [[nodiscard]] Planned plan_largest_rank(const RunConfig& run, const RunPlace& place);
 
-// Throws BudgetError, with advice, if the plan does not fit.
+// Throws BudgetError, with advice, if the plan does not fit. Only warns if place.is_assumed.
 void check_fits(const RunConfig& run, const RunPlace& place, const Planned& planned);
 
 // Called before anything starts. Throws BudgetError, with advice, if the ranks of a host need more

@@ -120,4 +120,10 @@ bool is_this_host(const std::string& host) {
   return host == host_name() || short_name(host) == short_name(host_name());
 }
 
+bool all_are_elsewhere(const std::vector<HostSlots>& hosts) {
+  return !hosts.empty() && std::none_of(hosts.begin(), hosts.end(), [](const HostSlots& host) {
+    return is_this_host(host.host);
+  });
+}
+
 }  // namespace sluice

@@ -30,4 +30,7 @@ struct HostSlots {
 // usual loopback address, or the machine's name with or without domain.
 [[nodiscard]] bool is_this_host(const std::string& host);
 
+// Whether there are hosts and none of them is this machine.
+[[nodiscard]] bool all_are_elsewhere(const std::vector<HostSlots>& hosts);
+
 }  // namespace sluice

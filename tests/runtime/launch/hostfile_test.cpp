@@ -76,5 +76,11 @@ TEST(Hostfile, ThisHost) {
   EXPECT_FALSE(is_this_host(host_name() + "x"));
 }
 
+TEST(Hostfile, HostsElsewhere) {
+  EXPECT_TRUE(all_are_elsewhere({{"10.255.255.1", 1}, {host_name() + "x", 1}}));
+  EXPECT_FALSE(all_are_elsewhere({{"10.255.255.1", 1}, {"localhost", 1}}));
+  EXPECT_FALSE(all_are_elsewhere({})) << "no hostfile: the ranks are here";
+}
+
 }  // namespace
 }  // namespace sluice
