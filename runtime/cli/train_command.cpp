@@ -252,10 +252,10 @@ std::string drawing(const Planned& planned) {
          " lines (`sluice plan` draws a step of any length)\n";
 }
 
-// What the driver takes of a card is known only when ranks have begun.
+// What the driver takes of a card is known only when ranks run. `planned_bytes`: with NCCL's.
 void warn_of_context(const RunConfig& run, const RunPlace& place, std::int64_t planned_bytes) {
   if (place.card_bytes == 0) return;
-  const std::int64_t rest = place.card_bytes - planned_bytes;
+  const std::int64_t rest = std::max<std::int64_t>(0, place.card_bytes - planned_bytes);
   const std::int64_t taken = find_machine("", run).profile.device_overhead_bytes;
   if (rest >= taken) return;
   log_warning("the plan leaves " + format_bytes(rest) + " of the card, and the driver's context " +
@@ -274,7 +274,7 @@ void dry_run(const TrainCommand& command, LoadedConfig& config, const RunPlace& 
   check_fits(config.run, place, planned);
   check_free_memory(config.run, place, planned);
   check_room_to_save(config, command.resume, place, planned.memory);
-  if (place.on_gpu) warn_of_context(config.run, place, planned.memory.of(Tier::kDevice).peak);
+  if (place.on_gpu) warn_of_context(config.run, place, planned.memory.of(Tier::kDevice).need());
   if (!config.run.data.names_training()) {
     log_warning("data: nothing to train on is named yet; without it the run does not start");
   }

@@ -91,6 +91,13 @@ Json peaks_json(const StagePlan& stage) {
           {"nvme", stage.peak(Tier::kNvme)}};
 }
 
+// The device's peak with NCCL's buffers.
+Json needs_json(const StagePlan& stage) {
+  Json json = peaks_json(stage);
+  json["device"] = stage.need(Tier::kDevice);
+  return json;
+}
+
 // Tiers and phases in the format of the whole plan, which has those of its worst class.
 Json classes_json(const RunPlan& plan) {
   Json list = Json::array();
@@ -187,7 +194,7 @@ Json suggestion_json(const Suggestion& s) {
             {"set_line", set_line(s.set)},
             {"fits", s.plan.fits()},
             {"missing", s.plan.missing()},
-            {"peak", peaks_json(s.plan)},
+            {"peak", needs_json(s.plan)},
             {"step_ms", s.plan.time.step_s * 1e3},
             {"tokens_per_s", s.plan.tokens_per_s()}};
   if (!s.with.empty()) json["with"] = s.with;

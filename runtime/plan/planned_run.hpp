@@ -34,6 +34,8 @@ struct StagePlan {
   std::vector<std::string> unit_names;
 
   [[nodiscard]] std::int64_t peak(Tier tier) const { return memory.of(tier).peak; }
+  // With NCCL's buffers on the device.
+  [[nodiscard]] std::int64_t need(Tier tier) const { return memory.of(tier).need(); }
   // Bytes that plan_memory() adds to the program's, in every phase.
   [[nodiscard]] std::int64_t beside_program(Tier tier) const {
     std::int64_t highest = 0;

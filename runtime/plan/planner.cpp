@@ -233,7 +233,9 @@ StepPlan Planner::shape_of(const EngineOptions& options) {
 TierBytes Planner::budgets_of(const PlanQuestion& question) const {
   std::int64_t device = question.budgets.device;
   if (device == 0 && machine_.gpu && machine_.device_memory_bytes > 0) {
-    device = machine_.device_memory_bytes - machine_.device_overhead_bytes;
+    // 0 would be no limit.
+    device =
+        std::max<std::int64_t>(1, machine_.device_memory_bytes - machine_.device_overhead_bytes);
   }
   return {device, question.budgets.host, question.budgets.nvme};
 }

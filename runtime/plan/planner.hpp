@@ -54,7 +54,7 @@ class Planner {
   [[nodiscard]] const MachineProfile& machine() const { return machine_; }
   // Rates of a rank that has options.part of the model.
   [[nodiscard]] Rates rates(const EngineOptions& options);
-  // By tier. Without a device budget, the memory of a known device.
+  // By tier. Without a device budget, the memory of a known device less the context's, at least 1.
   [[nodiscard]] TierBytes budgets_of(const PlanQuestion& question) const;
 
  private:

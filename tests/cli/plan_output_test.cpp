@@ -231,6 +231,28 @@ TEST_F(PlanOutput, CardsOfOneHostAreOnOneHost) {
   EXPECT_NE(run(asked).output.find("--set launch.nproc=4 puts them on one"), std::string::npos);
 }
 
+TEST_F(PlanOutput, TheDeviceOfTablesHasNcclsBuffers) {
+  const Json plan =
+      json("plan tiny.yaml --profile h100-sxm --world 2 --set zero.stage=2 --suggest --compare");
+  const Json& device = plan["tiers"]["device"];
+  const auto need =
+      device["peak"].get<std::int64_t>() + device["nccl_estimate"].get<std::int64_t>();
+  EXPECT_GT(need, device["peak"].get<std::int64_t>());
+  const Json& first = plan["compare"].at(0);  // nothing off the device
+  bool found = false;
+  for (const Json& cell : plan["compare"]) {
+    if (cell["offload"] != first["offload"] || cell["stage"] != 2) continue;
+    EXPECT_EQ(cell["peak"]["device"], need);
+    found = true;
+  }
+  EXPECT_TRUE(found) << plan["compare"];
+  ASSERT_FALSE(plan["suggestions"].empty());
+  for (const Json& suggestion : plan["suggestions"]) {
+    EXPECT_GT(suggestion["peak"]["device"].get<std::int64_t>(),
+              device["nccl_estimate"].get<std::int64_t>());
+  }
+}
+
 TEST_F(PlanOutput, ARunThatDoesNotFitSaysWhatWould) {
   const auto peak =
       json("plan tiny.yaml --profile cpu")["tiers"]["device"]["peak"].get<std::int64_t>();

@@ -275,6 +275,11 @@ def check_nccl_budget(place):
     device = answer.plan["tiers"]["device"]
     if device.get("nccl_estimate") != 192 << 20 or device["peak"] > 100 << 20:
         found.append(f"the plan has {device}")
+    # Context and NCCL's buffers together exceed this card, but neither alone does with the plan.
+    config = place.config("nccl-dry", MODELS["llama"], {"launch.nproc": 2, "train.global_batch": 4})
+    dry = place.command("nccl-dry", ["train", config, "--dry-run"], gpus=2, card_bytes=966367641 + (150 << 20))
+    if dry.code != 0 or "and the driver's context with the libraries takes about" not in dry.text:
+        found.append(f"dry run: exit code {dry.code}, 0 and a warning were expected:\n{training.tail(dry.text)}")
     return found
 
 
@@ -325,6 +330,7 @@ def check_allocator_settings(place):
 # What `plan` refuses on this machine's cards, without a profile: settings, the machine, exit code and words.
 PLANS = {
     "small card": ({}, {"card_bytes": 1_000_000_000}, 3, "does not fit"),
+    "card below the context": ({}, {"card_bytes": 500_000_000}, 3, "the card has no room for a step"),
     "fp8": ({"train.dtype": "bf16", "train.matmul": "fp8"}, {"capability": 86}, 2, "and this one has 8.6"),
 }
 

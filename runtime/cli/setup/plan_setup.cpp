@@ -102,6 +102,12 @@ void settle_threads(PlanMachine& machine, const RunConfig& run, int world) {
 void settle_device_budget(PlanMachine& machine, RunConfig& run) {
   const MachineProfile& profile = machine.profile;
   const std::int64_t card = profile.gpu ? profile.device_memory_bytes : 0;
+  const std::int64_t context = profile.device_overhead_bytes;
+  if (card > 0 && card <= context && run.memory.device == 0) {
+    machine.notes.push_back("a card of " + profile.name + " has " + format_bytes(card) +
+                            ", and the driver's context with the libraries takes about " +
+                            format_bytes(context) + ": the card has no room for a step");
+  }
   if (card == 0 || run.memory.device <= card) return;
   machine.notes.push_back("memory.device: " + format_bytes(run.memory.device) +
                           " is more than a card of " + profile.name +

@@ -31,7 +31,7 @@ int ranks_of_host(PlanMachine& machine, const RunConfig& run, int world);
 void settle_threads(PlanMachine& machine, const RunConfig& run, int world);
 
 // A memory.device above the memory of the machine's card becomes the card's memory, and a note says
-// so.
+// so. Another note names a card that is smaller than the driver's context.
 void settle_device_budget(PlanMachine& machine, RunConfig& run);
 
 // For all ranks of the run's mesh.

@@ -11,7 +11,7 @@ void fill_in(Evaluator& evaluator, const EngineOptions& options, FitCell& cell) 
   try {
     const RunPlan plan = evaluator.evaluate(options);
     cell.fits = plan.fits();
-    cell.device = plan.peak(Tier::kDevice);
+    cell.device = plan.need(Tier::kDevice);
     cell.host = plan.peak(Tier::kHost);
     cell.nvme = plan.peak(Tier::kNvme);
     cell.step_s = plan.time.step_s;

@@ -14,7 +14,7 @@ struct FitCell {
   bool possible = false;  // the combination has a meaning
   std::string refused;    // why the model or mesh excludes the combination; empty: planned
   bool fits = false;
-  std::int64_t device = 0, host = 0, nvme = 0;  // peaks
+  std::int64_t device = 0, host = 0, nvme = 0;  // peaks, of the device with NCCL's buffers
   double step_s = 0;
 };
 struct FitRow {

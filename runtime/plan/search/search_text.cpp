@@ -35,9 +35,9 @@ std::string suggestion_text(const Suggestion& s) {
   std::vector<std::string> figures{time + " a step",
                                    format_count(s.plan.tokens_per_s()) + " tokens/s"};
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
-    const std::int64_t peak = s.plan.peak(tier);
-    if (peak == 0 && tier != Tier::kDevice) continue;
-    figures.push_back(std::string(name_of(tier)) + " " + format_bytes(peak));
+    const std::int64_t need = s.plan.need(tier);
+    if (need == 0 && tier != Tier::kDevice) continue;
+    figures.push_back(std::string(name_of(tier)) + " " + format_bytes(need));
   }
   if (!s.plan.fits()) figures.push_back(format_bytes(s.plan.missing()) + " too much");
   return header + wrap_list(figures, kTimeEnds - std::min(kTimeEnds, time.size())) +

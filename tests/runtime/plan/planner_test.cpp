@@ -325,6 +325,10 @@ TEST(Planner, AKnownGpuIsItsOwnBudget) {
   EXPECT_EQ(plan.memory.of(Tier::kDevice).budget, 1000);
   EXPECT_FALSE(plan.fits());
   EXPECT_EQ(plan.missing(), plan.memory.of(Tier::kDevice).need() - 1000);
+  machine.device_memory_bytes = machine.device_overhead_bytes - 1;
+  const RunPlan none = Planner(machine).plan(question);
+  EXPECT_EQ(none.memory.of(Tier::kDevice).budget, 1) << "smaller than CUDA's context";
+  EXPECT_FALSE(none.fits());
 }
 
 TEST(Planner, TokensThatHideTheDisk) {
