@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
@@ -20,6 +21,8 @@ namespace sluice {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::string_view kControlSuffix = ".control";  // of cuda_module.cpp
 
 std::chrono::milliseconds left_until(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
@@ -88,12 +91,70 @@ void check_secret(c10d::Store& store, const CommOptions& options,
   for (std::size_t r = 0; r < (options.rank == 0 ? keys.size() : 1); ++r) (void)store.get(keys[r]);
 }
 
-void meet(c10d::Store& store, const CommOptions& options, Clock::time_point deadline) {
-  store.set("here/" + std::to_string(options.rank), std::vector<std::uint8_t>{1});
+std::string here(int rank) { return "here/" + std::to_string(rank); }
+
+// A rank with a GPU comes to NCCL's control group before it comes to the group itself. A rank
+// without one comes to the group alone. Each would wait in vain for the other kind.
+class OtherDevices {
+ public:
+  OtherDevices(c10::intrusive_ptr<c10d::Store> root, const CommOptions& options)
+      : options_(options),
+        is_control_(options.group.ends_with(kControlSuffix)),
+        other_(c10::make_intrusive<c10d::PrefixStore>(other_group(), std::move(root))) {}
+
+  // Throws ConfigError if the first rank that is missing came to the other group. Ranks before
+  // `first_missing_` have come: an entry stays.
+  void refuse(c10d::Store& store) {
+    while (first_missing_ < options_.size && store.check({here(first_missing_)})) ++first_missing_;
+    if (first_missing_ == options_.size || !other_->check({here(first_missing_)})) return;
+    if (other_->check({here(options_.rank)})) return;  // this rank has a GPU and came to both
+    // Who serves leaves last, so that the other ranks read this as well.
+    if (options_.rank == 0) std::this_thread::sleep_for(2 * kLook);
+    const std::string with = "communicates over NCCL", without = "communicates without a GPU";
+    throw ConfigError("rank " + std::to_string(first_missing_) + " " +
+                      (is_control_ ? without : with) + ", and rank " +
+                      std::to_string(options_.rank) + " " + (is_control_ ? with : without) +
+                      ": launch.backend must be equal on all ranks, and with auto either all hosts "
+                      "show a GPU or none does (nvidia-smi, CUDA_VISIBLE_DEVICES)");
+  }
+
+  static constexpr std::chrono::milliseconds kLook{1000};
+
+ private:
+  [[nodiscard]] std::string other_group() const {
+    return is_control_ ? options_.group.substr(0, options_.group.size() - kControlSuffix.size())
+                       : options_.group + std::string(kControlSuffix);
+  }
+
+  const CommOptions& options_;
+  const bool is_control_;
+  const c10::intrusive_ptr<c10d::Store> other_;
+  int first_missing_ = 0;
+};
+
+// Waits for all keys. Throws the store's exception at the deadline.
+void wait_for_all(c10d::Store& store, const std::vector<std::string>& keys, OtherDevices& others,
+                  Clock::time_point deadline) {
+  while (true) {
+    const auto left = left_until(deadline);
+    try {
+      return store.wait(keys, std::min(left, OtherDevices::kLook));
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception&) {
+      if (Clock::now() >= deadline) throw;
+      others.refuse(store);  // throws if the server has ended
+    }
+  }
+}
+
+void meet(c10d::Store& store, OtherDevices others, const CommOptions& options,
+          Clock::time_point deadline) {
+  store.set(here(options.rank), std::vector<std::uint8_t>{1});
   std::vector<std::string> keys;
-  for (int r = 0; r < options.size; ++r) keys.push_back("here/" + std::to_string(r));
+  for (int r = 0; r < options.size; ++r) keys.push_back(here(r));
   try {
-    store.wait(keys, left_until(deadline));
+    wait_for_all(store, keys, others, deadline);
     check_secret(store, options, keys);
     return;
   } catch (const Error&) {
@@ -147,10 +208,10 @@ std::shared_ptr<Rendezvous> connect_rendezvous(const CommOptions& options) {
 c10::intrusive_ptr<c10d::Store> join_rendezvous(const CommOptions& options,
                                                 Clock::time_point deadline) {
   return in_words(options, [&] {
-    auto store = c10::make_intrusive<c10d::PrefixStore>(
-        options.group,
-        options.rendezvous ? options.rendezvous->store() : connect_store(options, deadline));
-    meet(*store, options, deadline);
+    c10::intrusive_ptr<c10d::Store> root =
+        options.rendezvous ? options.rendezvous->store() : connect_store(options, deadline);
+    auto store = c10::make_intrusive<c10d::PrefixStore>(options.group, root);
+    meet(*store, OtherDevices(std::move(root), options), options, deadline);
     return store;
   });
 }

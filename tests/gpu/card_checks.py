@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import socket
+import time
 
 import training
 from small_runs import MODELS
@@ -44,6 +45,17 @@ def check_own_cards(place):
                     for answer in few if answer.code != 2 or not re.search(wanted, answer.text)]
 
 
+def check_other_devices(place):
+    """A rank without a GPU beside one with a GPU: both name the cause at once and do not wait for launch.timeout."""
+    environment = [{"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}, {"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "NULL_GPU_COUNT": 0}]
+    began = time.monotonic()
+    answers = started_ranks(place, "other-devices", environment, **{"launch.backend": "auto", "launch.timeout": 100})
+    found = [f"the ranks ended after {time.monotonic() - began:.0f} s"] if time.monotonic() - began > 60 else []
+    wanted = "rank . communicates (over NCCL|without a GPU), and rank . communicates .*: launch.backend must be equal on all ranks"
+    return found + [f"exit code {answer.code}, 2 and the cause were expected:\n{training.tail(answer.text)}"
+                    for answer in answers if answer.code != 2 or not re.search(wanted, answer.text)]
+
+
 def check_launcher_elsewhere(place):
     """A launcher without GPUs, on none of the hosts: the ranks run on the host's cards and check their plans against the budgets."""
     (place.folder / "elsewhere-hosts").write_text("elsewhere slots=2\n", encoding="ascii")
@@ -65,4 +77,4 @@ def check_launcher_elsewhere(place):
     return found
 
 
-CARD_CHECKS = (check_one_card, check_own_cards, check_launcher_elsewhere)
+CARD_CHECKS = (check_one_card, check_own_cards, check_other_devices, check_launcher_elsewhere)

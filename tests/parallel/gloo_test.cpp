@@ -32,7 +32,7 @@ std::string refusal(const CommOptions& options) {
   try {
     (void)make_gloo_communicator(options);
     return "";
-  } catch (const CommError& error) {
+  } catch (const Error& error) {
     return error.what();
   }
 }
@@ -181,6 +181,27 @@ TEST(Gloo, SaysWhoDidNotCome) {
             "group dp, rank 0 of 4: ranks 1, 3 did not come to the rendezvous at 127.0.0.1:" +
                 std::to_string(port) + " within 1000 ms");
   EXPECT_NE(texts[2], "");
+}
+
+// A rank with a GPU meets its peers in NCCL's control group first.
+TEST(Gloo, SaysThatAnotherRankHasAnotherDevice) {
+  const int port = free_port();
+  std::array<std::string, 2> texts;
+  std::vector<std::thread> threads;
+  for (const int rank : {0, 1}) {
+    threads.emplace_back([&texts, rank, port] {
+      texts[static_cast<std::size_t>(rank)] = refusal({.rank = rank,
+                                                       .size = 2,
+                                                       .group = rank == 0 ? "dp" : "dp.control",
+                                                       .master_port = port,
+                                                       .timeout = milliseconds{60000}});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(texts[0].substr(0, texts[0].find(':')),
+            "rank 1 communicates over NCCL, and rank 0 communicates without a GPU");
+  EXPECT_EQ(texts[1].substr(0, texts[1].find(':')),
+            "rank 0 communicates without a GPU, and rank 1 communicates over NCCL");
 }
 
 TEST(Gloo, SaysThatTheHostIsUnknown) {
