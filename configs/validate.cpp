@@ -40,6 +40,10 @@ std::string why_no_folder(const std::string& mlflow) {
          "which `mlflow ui --backend-store-uri FOLDER` shows";
 }
 
+// The remedy of a program that only reads a model, before the one of a run.
+constexpr const char* kNoFolder =
+    "--set offload.parameters=device (or host) reads the model without the folder: ";
+
 class Validator {
  public:
   Validator(const LoadedConfig& config, int world, std::optional<int> gpus, Purpose purpose)
@@ -266,7 +270,10 @@ class Validator {
     if (elsewhere && !folders.empty()) {
       folders = {std::filesystem::temp_directory_path().string()};
     }
-    for (const BrokenRule& rule : broken_offload_rules(run)) broken(rule.key, rule.what);
+    for (const BrokenRule& rule : broken_offload_rules(run)) {
+      const bool spares_folder = purpose_ == Purpose::kUse && rule.key == "offload.nvme_path";
+      broken(rule.key, (spares_folder ? kNoFolder : "") + rule.what);
+    }
   }
 
   void check_recompute() {
@@ -279,7 +286,8 @@ class Validator {
 
   void check_data() {
     const DataOptions& data = run_.data;
-    if (purpose_ == Purpose::kTrain && !data.names_training()) {
+    const bool opens_data = purpose_ == Purpose::kTrain || purpose_ == Purpose::kUse;
+    if (opens_data && !data.names_training()) {
       broken("data.text",
              "one of data.text, data.train, data.blend and data.sft must name what to train on");
     }

@@ -11,6 +11,7 @@ namespace sluice {
 // The use of a configuration, which decides the rules that apply.
 enum class Purpose {
   kTrain,             // all rules
+  kUse,               // as kTrain, for a program that only reads a model
   kDryRun,            // opens no data, so the configuration need not name any
   kPlan,              // as kDryRun; may be for another machine: ignores folders of nvme_path
   kPlanWithoutModel,  // as kPlan, for a migration; no rule that compares with sizes of the model

@@ -33,10 +33,10 @@ constexpr std::chrono::milliseconds kNoWait{0};
 
 [[noreturn]] void refuse(const std::string& directory, const std::string& lock_path) {
   const LockHolder holder = read_lock_holder(lock_path);
-  throw IoError("NVMe directory " + directory + " is in use by run '" + holder.work + "' (pid " +
-                    holder.pid + " on host " + holder.host +
-                    "): give this run another offload.nvme_path, or end that one",
-                directory, EWOULDBLOCK);
+  throw SwapDirectoryError("NVMe directory " + directory + " is in use by run '" + holder.work +
+                               "' (pid " + holder.pid + " on host " + holder.host + ")",
+                           "give this run another offload.nvme_path, or end that one", directory,
+                           EWOULDBLOCK);
 }
 
 std::string rank_name(int rank, const char* ending) {
@@ -66,9 +66,9 @@ void make_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) == 0) {
     if (const int error = sync_folder(path + "/..")) throw_io_error("sync", path + "/..", error);
   } else if (const int error = errno; error != EEXIST) {
-    throw IoError("NVMe directory " + path + " does not exist and cannot be created (" +
-                      std::strerror(error) + "): is the disk mounted?",
-                  path, error);
+    throw SwapDirectoryError("NVMe directory " + path + " does not exist and cannot be created (" +
+                                 std::strerror(error) + ")",
+                             "is the disk mounted?", path, error);
   }
 }
 
@@ -94,9 +94,8 @@ std::string SwapDirectory::swap_path(int rank) const {
 
 void SwapDirectory::lock() {
   if (!directory_lock_.take(path_ + "/sluice-swap.lock", kDirectoryWait)) {
-    throw IoError("another process has kept " + path_ +
-                      "/sluice-swap.lock for a minute: see what holds it (fuser)",
-                  path_, EWOULDBLOCK);
+    throw SwapDirectoryError("another process has kept " + path_ + "/sluice-swap.lock for a minute",
+                             "see what holds it (fuser)", path_, EWOULDBLOCK);
   }
 }
 
@@ -153,19 +152,18 @@ void SwapDirectory::reclaim(const std::string& swap_path, const std::string& run
   }
   const bool is_other_run = header && run_of(header->run_id) != run_of(run_id);
   if (header && header->image && (spares_images || is_other_run)) {
-    throw IoError(swap_path + " is part of an image that a training run can go on from (run '" +
-                      header->run_id +
-                      "'); go on with that run (--resume auto with its output.dir), or give this "
-                      "one another offload.nvme_path; only if that run is of no use any "
-                      "more, remove the file",
-                  swap_path);
+    throw SwapDirectoryError(
+        swap_path + " is part of an image that a training run can go on from (run '" +
+            header->run_id + "')",
+        "go on with that run (--resume auto with its output.dir), or give this one another "
+        "offload.nvme_path; only if that run is of no use any more, remove the file",
+        swap_path);
   }
   if (spares_images && kind == SwapKind::kDamaged) {
-    throw IoError(swap_path +
-                      " is a swap file whose header is damaged: it may be part of an image "
-                      "that a training run could go on from; remove it, or give this run another "
-                      "offload.nvme_path",
-                  swap_path);
+    throw SwapDirectoryError(swap_path + " is a swap file whose header is damaged",
+                             "it may be part of an image that a training run could go on from; "
+                             "remove it, or give this run another offload.nvme_path",
+                             swap_path);
   }
   if (::unlink(swap_path.c_str()) != 0) throw_io_error("remove", swap_path, errno);
   log_info("removed " + swap_path + " (" + format_bytes(status.st_blocks * 512) + "), left by " +

@@ -13,10 +13,25 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 
+#include "base/error.hpp"
 #include "base/posix/lock_file.hpp"
 
 namespace sluice {
+
+// A directory that this run cannot have. The message is "<problem>: <advice>". The advice is for a
+// training run; a program that only reads a model needs no directory, and has its own advice.
+class SwapDirectoryError : public IoError {
+ public:
+  SwapDirectoryError(std::string problem, const std::string& advice, const std::string& path,
+                     int error_number = 0)
+      : IoError(problem + ": " + advice, path, error_number), problem_(std::move(problem)) {}
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+ private:
+  std::string problem_;
+};
 
 // Treatment of swap files that dead processes left.
 struct Leftovers {

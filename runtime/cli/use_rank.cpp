@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "offload/swap_directory.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/setup/rank_setup.hpp"
 #include "runtime/engine/gpu_memory.hpp"
@@ -84,13 +85,21 @@ std::unique_ptr<Engine> UseRank::make_engine(const EngineOptions& given) {
                              const std::string& message) {
     return out_of_device_memory(step, plan_memory(held, {}), message);
   };
-  auto engine =
-      std::make_unique<Engine>(options, std::move(model), plan, *comms_, device, RowSource(),
-                               RowSource(), [this](const std::string& phase, bool waiting) {
-                                 watchdog_.set_phase(phase, waiting ? Waiting::kYes : Waiting::kNo);
-                               });
-  watchdog_.pulse();
-  return engine;
+  try {
+    auto engine = std::make_unique<Engine>(
+        options, std::move(model), plan, *comms_, device, RowSource(), RowSource(),
+        [this](const std::string& phase, bool waiting) {
+          watchdog_.set_phase(phase, waiting ? Waiting::kYes : Waiting::kNo);
+        });
+    watchdog_.pulse();
+    return engine;
+  } catch (const SwapDirectoryError& error) {
+    // The folder is most often the training run's own, from the checkpoint's configuration.
+    throw IoError(error.problem() +
+                      ": read the model without the folder, by --set offload.parameters=device "
+                      "(or host), or set offload.nvme_path to another folder",
+                  error.path(), error.error_number());
+  }
 }
 
 RankEnvironment own_rank() {

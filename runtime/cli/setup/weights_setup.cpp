@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
@@ -337,7 +338,7 @@ UsedWeights use_weights(const WeightsRequest& request) {
                                                        : use_hugging_face(request, dir);
   freeze(used.config.run);
   fit_mesh(used.config.run.parallel, request.world);
-  validate(used.config, request.world);
+  validate(used.config, request.world, std::nullopt, Purpose::kUse);
   return used;
 }
 
