@@ -98,16 +98,16 @@ void Engine::make_first_weights() {
   constexpr std::int64_t kElemsAtOnce = 1 << 20;
   for (int g = 0; g < store_.size(); ++g) {
     const std::int64_t owned = owned_elems(setup_.shape(), g);
+    const InitialWeights initial = states_.rounding().watched(g, setup_.options.initial_weights);
     for (std::int64_t begin = 0; begin < owned; begin += kElemsAtOnce) {
       if (observer_) observer_("first weights", false);  // may be read from a slow disk
       const std::int64_t elems = std::min(kElemsAtOnce, owned - begin);
       if (image_.found()) {
         states_.restore_from_image(g, begin, elems);
       } else {
-        states_.set_master(
-            g, begin,
-            draw_owned(setup_.spec(), setup_.plan, g, setup_.data().rank(), begin, elems,
-                       setup_.options.train.seed, setup_.options.initial_weights));
+        states_.set_master(g, begin,
+                           draw_owned(setup_.spec(), setup_.plan, g, setup_.data().rank(), begin,
+                                      elems, setup_.options.train.seed, initial));
       }
     }
   }

@@ -75,6 +75,8 @@ class Engine final {
   void make_first_weights();
   // Called after every element of the master weights of owned_pieces() has been written.
   void weights_restored() { has_weights_ = true; }
+  // Of the weights that the engine read or was given. Not collective.
+  [[nodiscard]] FrozenRounding& frozen_rounding() { return states_.rounding(); }
 
   // Runs the deferred update now. Results are bit-identical to running it in the next step.
   void settle();

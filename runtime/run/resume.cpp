@@ -100,6 +100,7 @@ Attempt try_reading(const std::string& path, const ResumeRequest& request, std::
     attempt.resumed.run = checkpoint.manifest().run;
     check_restorable(request, engine.spec(), checkpoint);
     if (attempt.resumed.run->step >= last_step) return attempt;
+    engine.frozen_rounding().forget();
     const Restoring restoring(request.room_bytes, checkpoint.manifest().block_bytes);
     read_states(engine, engine.owned_pieces(), checkpoint, restoring.memory(), [&](std::int64_t) {
       alive();

@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <csignal>
 #include <utility>
 #include <vector>
 
-#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "runtime/checkpoint/format/manifest.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/run/run_settings.hpp"
+#include "runtime/run/save/missing_moments.hpp"
+#include "runtime/run/save/moved_checkpoints.hpp"
 #include "runtime/run/saved_tokenizer.hpp"
 
 namespace sluice {
@@ -67,37 +67,6 @@ std::int64_t before_moments_of(const RunState& run) {
   throw IoError("the checkpoint's run.more." + std::string(kBeforeMoments) + " is '" + text +
                     "', no number of its " + std::to_string(run.updates) + " updates",
                 "");
-}
-
-// Of an even gradient: the largest update of a parameter whose moments start from zero after Adam's
-// bias correction has ended, over the same update of a new run.
-double most_of_new_update(double beta1, double beta2) {
-  double most = 0, first = 1, second = 1;
-  for (int k = 1; k <= 1000; ++k) {
-    first *= beta1;
-    second *= beta2;
-    most = std::max(most, (1 - first) / std::sqrt(1 - second));
-  }
-  return most;
-}
-
-// Where some moments are held, the number of updates goes on for all parameters.
-void note_missing(const TrainedMoments& moments, const OptimizerOptions& optimizer) {
-  if (moments.missing == 0) return;
-  if (moments.held == 0) {
-    log_warning("the checkpoint holds no moments of the trained parameters: they start from zero");
-    return;
-  }
-  log_warning("frozen in the checkpoint and trained now: " + counted(moments.missing, "parameter") +
-              "; their moments start from zero, those of the other " +
-              std::to_string(moments.held) + " go on");
-  if (optimizer.type != OptimizerType::kAdamW || !optimizer.bias_correction) return;
-  const double most = most_of_new_update(optimizer.betas[0], optimizer.betas[1]);
-  if (most < 2) return;
-  log_warning(
-      "Adam counts the run's updates for them too, so their first updates are up to about " +
-      std::to_string(std::lround(most)) +
-      " times those of a new run: lower optimizer.lr, or warm up again (docs/checkpoints.md)");
 }
 
 void drop_text(TokenizerRecord& tokenizer) {
@@ -184,7 +153,23 @@ RunProgress RunSaver::resume_from_image(const ImageVersion& taken) {
   }
   note_resume(run, image);
   report_changes(run);
+  inherit(run, std::nullopt);
   return progress_of(run);
+}
+
+void RunSaver::inherit(const RunState& run, const std::optional<std::string>& checkpoint) {
+  FileSystem& files = local_file_system();
+  if (options_.chat_template) {
+    // The files of `tokenizer_` hold the template that this run trains on.
+    if (tokenizer_.end_tokens.empty()) tokenizer_.end_tokens = run.tokenizer.end_tokens;
+  } else if (checkpoint) {
+    inherit_tokenizer(tokenizer_, run.tokenizer, files, *checkpoint);
+  } else if (comm_.rank() == 0) {  // which alone writes the files
+    const std::string error =
+        inherit_from_image(tokenizer_, run.tokenizer, files, options_.checkpoint.dir);
+    if (!error.empty()) log_warning("checkpoints will lack files of the tokenizer: " + error);
+  }
+  if (comm_.rank() != 0) drop_text(tokenizer_);
 }
 
 void RunSaver::note(const RunProgress& progress) {
@@ -201,7 +186,7 @@ void RunSaver::note(const RunProgress& progress) {
 }
 
 std::optional<RunProgress> RunSaver::resume() {
-  watchdog_.set_phase("resuming");
+  if (options_.resume != "never") watchdog_.set_phase("resuming");
   if (const auto& image = engine_.image()) return resume_from_image(*image);
   const ResumeRequest request{.from = options_.resume,
                               .dir = options_.checkpoint.dir,
@@ -212,10 +197,9 @@ std::optional<RunProgress> RunSaver::resume() {
   const Resumed resumed = resume_run(request, steps, engine_, comm_, local_file_system(),
                                      [this] { watchdog_.pulse(); });
   if (!resumed.run) {
-    if (options_.resume == "auto") {
-      say("--resume auto: no checkpoint in " + options_.checkpoint.dir + ", starting anew");
-    }
+    if (options_.resume == "auto" && comm_.rank() == 0) note_fresh_start();
     engine_.make_first_weights();
+    engine_.frozen_rounding().warn(comm_, "model.from " + engine_.spec().options.from);
     return std::nullopt;
   }
   const RunState& run = *resumed.run;
@@ -228,17 +212,21 @@ std::optional<RunProgress> RunSaver::resume() {
   }
   note_resume(run, resumed.path);
   if (resumed.moments.held == 0) progress.before_moments = progress.updates;
-  if (comm_.rank() == 0) note_missing(resumed.moments, context_.engine_options.optimizer);
+  if (comm_.rank() == 0) warn_of_missing(resumed.moments, context_.engine_options.optimizer);
   report_changes(run);
-  if (!options_.chat_template) {
-    inherit_tokenizer(tokenizer_, run.tokenizer, local_file_system(), resumed.path);
-  } else if (tokenizer_.end_tokens.empty()) {
-    // The files of `tokenizer_` hold the template that this run trains on.
-    tokenizer_.end_tokens = run.tokenizer.end_tokens;
-  }
-  if (comm_.rank() != 0) drop_text(tokenizer_);
+  inherit(run, resumed.path);
+  engine_.frozen_rounding().warn(comm_, resumed.path);
   if (saves_) saves_->set_known_bad(resumed.known_bad);
   return progress;
+}
+
+void RunSaver::note_fresh_start() const {
+  const std::string& dir = options_.checkpoint.dir;
+  const std::string text = "--resume auto: no checkpoint in " + dir + ", starting anew";
+  const std::string moved = newest_moved_checkpoint(local_file_system(), dir);
+  if (moved.empty()) return log_info(text);
+  log_warning(text + "; " + moved + " of an earlier run was moved aside: to go on from it, stop " +
+              "this run and give --resume " + moved);
 }
 
 void RunSaver::report_changes(const RunState& saved) const {

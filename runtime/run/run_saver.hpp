@@ -107,6 +107,9 @@ class RunSaver {
   [[nodiscard]] bool is_due(std::int64_t step) const;
   [[nodiscard]] bool may_save_on_request();
   void say(const std::string& line) const;
+  // Takes the saved tokenizer, whose files lie in `checkpoint`; nullopt: `run` is of an image.
+  void inherit(const RunState& run, const std::optional<std::string>& checkpoint);
+  void note_fresh_start() const;
   void note_resume(const RunState& run, const std::string& from) const;
   void report_changes(const RunState& saved) const;
 

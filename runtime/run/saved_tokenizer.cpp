@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
+#include "runtime/checkpoint/io/checkpoint_catalog.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/checkpoint/io/tokenizer_files.hpp"
 #include "runtime/data/chat/chat_encoder.hpp"
@@ -62,6 +65,24 @@ void keep_end_of_text(const Tokenizer& tokenizer, const TokenizerSource& source,
                                         "{\"eos_token_id\": " + std::to_string(end) + "}\n"));
 }
 
+// Whether a resumed run takes the saved record of its tokenizer.
+bool inherits(const TokenizerRecord& now, const TokenizerRecord& saved) {
+  if (!saved.known()) return false;
+  // With end tokens of its own, the run names a folder that has them.
+  return !now.known() || (now.fingerprint == saved.fingerprint && now.end_tokens.empty());
+}
+
+// The contents of the same file in `record`; null: `record` does not hold them.
+std::shared_ptr<const std::string> text_in(const TokenizerRecord& record,
+                                           const TokenizerFile& file) {
+  for (const TokenizerFile& held : record.files) {
+    if (held.name == file.name && held.bytes == file.bytes && held.hash == file.hash) {
+      return held.text;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 TokenizerRecord tokenizer_record(const Tokenizer& tokenizer, const std::string& spec,
@@ -103,11 +124,29 @@ void add_chat_template(const Tokenizer& tokenizer, const std::string& spec,
 
 void inherit_tokenizer(TokenizerRecord& now, const TokenizerRecord& saved, FileSystem& files,
                        const std::string& path) {
-  const bool same = now.fingerprint == saved.fingerprint;
-  if (!saved.known() || (now.known() && !same)) return;
-  if (now.known() && !now.end_tokens.empty()) return;  // the run names a folder with end tokens
+  if (!inherits(now, saved)) return;
   now = saved;
   read_tokenizer_files(files, path, now);
+}
+
+std::string inherit_from_image(TokenizerRecord& now, const TokenizerRecord& saved,
+                               FileSystem& files, const std::string& dir) {
+  if (!inherits(now, saved)) return "";
+  TokenizerRecord inherited = saved;
+  try {
+    std::optional<std::string> newest;
+    for (TokenizerFile& file : inherited.files) {
+      file.text = text_in(now, file);
+      if (file.text != nullptr) continue;
+      if (!newest) newest = newest_complete(files, dir, Trust::kManifest).path.value_or(dir);
+      file.text = std::make_shared<const std::string>(read_tokenizer_file(files, *newest, file));
+    }
+    now = std::move(inherited);
+    return "";
+  } catch (const Error& error) {
+    if (now.known()) now.end_tokens = saved.end_tokens;
+    return error.what();
+  }
 }
 
 }  // namespace sluice

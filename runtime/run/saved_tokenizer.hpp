@@ -27,5 +27,10 @@ void add_chat_template(const Tokenizer& tokenizer, const std::string& spec,
 // have the same tokenizer or the run has none. Throws CheckpointError.
 void inherit_tokenizer(TokenizerRecord& now, const TokenizerRecord& saved, FileSystem& files,
                        const std::string& path);
+// The same for the record of an image, which names the tokenizer's files and does not hold them. A
+// file comes from `now`, or from the newest complete checkpoint of `dir`. Returns the error if a
+// file is in neither: `now` then takes the end tokens of the same tokenizer and stays otherwise.
+[[nodiscard]] std::string inherit_from_image(TokenizerRecord& now, const TokenizerRecord& saved,
+                                             FileSystem& files, const std::string& dir);
 
 }  // namespace sluice

@@ -95,6 +95,37 @@ TEST_F(FreezeResume, WithoutAnyMomentsOfWhatTrainsTheCountStartsAgain) {
   EXPECT_EQ(newest("all").manifest().run.more.count("before_moments"), 0U);
 }
 
+// Frozen weights have no master weights: a 16-bit run keeps them rounded.
+TEST_F(FreezeResume, FrozenWeightsThatChangeByRoundingAreSaid) {
+  const auto expect_said = [&](const Finished& run, const std::string& source) {
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    const std::string said = "train.freeze: the frozen weights of ";
+    if (source.empty()) {
+      EXPECT_THAT(run.output, Not(HasSubstr(said)));
+    } else {
+      EXPECT_THAT(run.output, HasSubstr(said + source + " change by rounding to bf16"));
+    }
+  };
+  const std::string bf16 = "--set train.dtype=bf16 --set train.matmul=native ";
+  ASSERT_EQ(train_to(4, "base", "[]").exit_code, 0);
+  // A parameter of one rank's part alone: zero.stage is 3.
+  expect_said(train_to(5, "half", "[h.1.ln_1.weight]", bf16 + "--resume base"),
+              "base/checkpoints/step-00000004");
+  expect_said(train_to(6, "again", "[h.1.ln_1.weight]", bf16 + "--resume half"), "");
+  expect_said(train_to(5, "trained", "[]", bf16 + "--resume base"), "");
+  expect_said(train_to(5, "whole", "[h.1]", "--resume base"), "");
+  expect_said(train_to(2, "drawn", "[h.1]", bf16), "");
+  for (const std::string dtype : {"fp32", "bf16"}) {
+    const std::string folder = "hf-" + dtype;
+    ASSERT_EQ(run_program(scratch_, "checkpoint export base -o " + folder + " --dtype " + dtype)
+                  .exit_code,
+              0);
+    const std::string more = bf16 + "--set model.from=" + folder;
+    expect_said(train_to(2, "of-" + dtype, "[h.1]", more),
+                dtype == "bf16" ? "" : "model.from " + folder);
+  }
+}
+
 // The first parameter by name was frozen.
 TEST_F(FreezeResume, AnotherOptimizerIsRefusedWhicheverParametersHaveMoments) {
   ASSERT_EQ(train_to(6, "base", "[h.0]").exit_code, 0);

@@ -44,7 +44,11 @@ std::span<float> span_of(const at::Tensor& tensor) {
 
 OwnedStates::OwnedStates(const EngineSetup& setup, GroupStore& store, StepCarry& carry,
                          TierStore* tiers)
-    : setup_(setup), store_(store), carry_(carry), tiers_(tiers) {}
+    : setup_(setup),
+      store_(store),
+      carry_(carry),
+      tiers_(tiers),
+      rounding_(setup.spec(), setup.shape().dtype) {}
 
 OwnedStates::Split OwnedStates::split(const StatePiece& piece, StateKind kind, std::int64_t first,
                                       std::int64_t elems) const {
@@ -76,6 +80,7 @@ void OwnedStates::write(const StatePiece& piece, StateKind kind, std::int64_t fi
                         std::span<const float> values) {
   const Split at = split(piece, kind, first, std::ssize(values));
   if (kind == StateKind::kMaster) {
+    rounding_.look_at(piece.group, values);
     set_master(piece.group, at.begin, tensor_of(values));
     return;
   }

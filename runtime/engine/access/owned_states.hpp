@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "runtime/engine/access/frozen_rounding.hpp"
 #include "runtime/engine/state_pieces.hpp"
 
 namespace sluice {
@@ -35,6 +36,9 @@ class OwnedStates {
   // Makes what the image does not have from its master weights: parameters outside NVMe.
   void restore_from_image(int group, std::int64_t begin, std::int64_t elems);
 
+  // Of the master weights that write() has been given.
+  [[nodiscard]] FrozenRounding& rounding() { return rounding_; }
+
  private:
   // Makes master weights of `values`, the group's parameters from owned element `begin` on, where
   // the device has remainders.
@@ -55,6 +59,7 @@ class OwnedStates {
   GroupStore& store_;
   StepCarry& carry_;
   TierStore* const tiers_;
+  FrozenRounding rounding_;
 };
 
 }  // namespace sluice
