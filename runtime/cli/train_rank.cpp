@@ -151,7 +151,7 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   options.saving = saving_options(config, command.resume);
   options.saving.tokenizer = tokenizer_spec_of(run.data);
   if (rank.rank == 0) {
-    options.next_commands = next_commands(config, data);
+    options.next_commands = [&config, &data] { return next_commands(config, data); };
     const bool launched = has_launcher();
     if (launched) options.resume_command = resume_command(command.argv);
   }

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -159,10 +158,6 @@ LaunchResult run_launcher(const LaunchRequest& request) {
   const RankEnd* failure = failure_of(result);
   LaunchResult outcome = launch_result(result, failure);
   outcome.output_lost = result.output_lost;
-  // Ranks that were done before the stop are no reason to hurry the other hosts.
-  const bool all_done = std::ranges::all_of(
-      result.ends, [](const RankEnd& end) { return classify(end) == EndClass::kDone; });
-  if (request.agent && all_done && result.not_gone.empty()) outcome.exit_code = 0;
   if (failure != nullptr) supervision.say(describe_other_crashes(result.ends, *failure));
   if (request.agent) {
     supervision.say(last_words(result, nullptr));

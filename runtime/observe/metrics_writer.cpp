@@ -1,8 +1,10 @@
 #include "runtime/observe/metrics_writer.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -90,10 +92,26 @@ MetricsWriter::~MetricsWriter() {
 }
 
 void MetricsWriter::write(const StepRecord& record) {
+  look_for_file();
   kept_ += to_json_line(record) + "\n";
   flush();
   if (kept_.size() <= kMostKept) return;
   kept_.erase(0, kept_.find('\n', kept_.size() - kMostKept) + 1);
+}
+
+// Only a name that is gone, or that another file has, counts: another error may pass.
+void MetricsWriter::look_for_file() {
+  if (gone_) return;
+  struct stat opened {};
+  struct stat named {};
+  if (::fstat(file_.get(), &opened) != 0) return;
+  const bool found = ::stat(path_.c_str(), &named) == 0;
+  if (!found && errno != ENOENT && errno != ENOTDIR) return;
+  if (found && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) return;
+  gone_ = true;
+  log_warning(path_ +
+              " was removed or moved while the run writes it: the metrics of later steps are lost "
+              "with it, or in the moved file. The run goes on");
 }
 
 // A run outlives a disk that is full for a while, as it does a checkpoint that cannot be saved.

@@ -24,7 +24,8 @@ class MetricsWriter {
 
   // On return the system has the line. If the file cannot be written (no space), it still ends with
   // its last whole line, the log says so once, and up to kMostKept bytes of lines wait until they
-  // can be written.
+  // can be written. The log says once if the file was removed or moved: later lines stay with the
+  // file that was opened.
   void write(const StepRecord& record);
   [[nodiscard]] std::size_t kept_bytes() const { return kept_.size(); }
 
@@ -32,11 +33,13 @@ class MetricsWriter {
 
  private:
   void flush();
+  void look_for_file();
 
   std::string path_;
   Descriptor file_;
   std::string kept_;  // whole lines, not written yet
   bool failed_ = false;
+  bool gone_ = false;  // the file was removed or moved
 };
 
 }  // namespace sluice

@@ -261,7 +261,7 @@ void Checkpointing::all_have_written() {
   phase_ = Phase::kCommitting;
   if (comm_.rank() != 0) return;
   part_ = start_thread([this, records = std::move(records)] {
-    commit(files_, newest_.target, records, newest_.run);
+    commit(files_, newest_.target, records, newest_.run, options_.local_ranks);
     meeting_.add_moved();
     remove_old(files_, options_.checkpoint, newest_.target, known_bad_);
     return std::string();

@@ -74,9 +74,8 @@ std::int64_t nccl_bytes_of(const TrainerOptions& options, const StepPlan& plan) 
   return options.on_gpu ? nccl_buffer_bytes(plan.shape, options.budgets.ranks_of_host) : 0;
 }
 
-// Checks, before a rank takes memory, that its plan fits its budgets and, on a GPU, the free memory
-// of the card. A launcher on another machine has not checked this. Of the card's memory NCCL's
-// buffers take nothing: their bound might refuse a run that fits.
+// Checks, before a rank takes memory, that its plan fits its budgets and, without NCCL's buffers,
+// whose bound might refuse a run that fits, the free memory of the card.
 void check_room(const TrainerOptions& options, const StepPlan& plan, at::Device device) {
   const MemoryPlan memory =
       plan_memory(write_train_step(plan.shape), options.budgets, nccl_bytes_of(options, plan));
@@ -188,6 +187,7 @@ class Trainer {
     if (resumed && first > train.steps) return 0;
     if (options_.on_gpu) engine_.reserve_device(memory_.of(Tier::kDevice).peak);
     report_.open(first);
+    watchdog_.set_phase("preparing step " + std::to_string(first));
     saver_.note(stands_);
     bool stopped = false;
     for (std::int64_t step = first; step <= train.steps && !stopped; ++step) {
@@ -208,7 +208,8 @@ class Trainer {
       return kInterruptedExitCode;
     }
     sample();
-    report_.summarize(saver_.saved_path(), saved ? options_.next_commands : "");
+    report_.summarize(saver_.saved_path(),
+                      saved && options_.next_commands ? options_.next_commands() : "");
     const PhaseScope ending = waits(kEnding);
     report_.ended("finished: all " + std::to_string(stands_.step) + " steps", stands_.step,
                   MlflowStatus::kFinished);
@@ -254,8 +255,16 @@ class Trainer {
     record.skipped = skipped;
     record.checkpoint_ms = saver_.take_stall_ms();
     watchdog_.pulse();
-    bool stop = RunSaver::says_stop(result.vote);
-    if (evaluates_after(step, stop)) stop = !evaluate(record);
+    stands_.step = step;
+    stands_.loss_scale = loss_scale_.state();
+    stands_.learning_rate = input.lr;
+    saver_.note(stands_);
+    const bool last = step == options_.engine.train.steps;
+    const bool asked = RunSaver::says_stop(result.vote);
+    // The launcher waits for the save of a stop, not for an evaluation.
+    if (last && asked) (void)report_.count_save([&] { return saver_.finish(stands_, false); });
+    bool stop = asked && !last;  // a run whose steps are all done is finished
+    if (evaluates_after(step, stop)) stop = !evaluate(record, asked) && !last;
     const CountedTiers counted = meter_.counted(engine_);
     {
       const PhaseScope comparing = waits("comparing the ranks' timers and memory");
@@ -263,13 +272,7 @@ class Trainer {
     }
     report_.step_done(record, counted);
     if (counted.device) check_device_peak(engine_.plan(), memory_, record.memory.device_peak);
-    stands_.step = step;
-    stands_.loss_scale = loss_scale_.state();
-    stands_.learning_rate = input.lr;
-    saver_.note(stands_);
-    if (!stop && step < options_.engine.train.steps) {
-      saver_.after_step(stands_, result.vote, 1e-3 * record.step_ms);
-    }
+    if (!stop && !last) saver_.after_step(stands_, result.vote, 1e-3 * record.step_ms);
     return stop;
   }
 
@@ -307,20 +310,20 @@ class Trainer {
     return step == train.steps || (train.eval_every > 0 && step % train.eval_every == 0);
   }
 
-  // False if the run was asked to stop meanwhile: then the record has no validation loss.
-  bool evaluate(StepRecord& record) {
+  // False if the run was asked to stop meanwhile (not if `asked` before): then without a loss.
+  bool evaluate(StepRecord& record, bool asked) {
     const auto begin = std::chrono::steady_clock::now();
     std::vector<std::pair<std::string, double>> losses;
     double sum = 0;
     for (std::size_t i = 0; i < data_.valid_sets().size(); ++i) {
-      const std::optional<double> loss = loss_of(i);
+      const std::optional<double> loss = loss_of(i, asked);
       if (!loss) return false;
       losses.emplace_back(data_.valid_sets()[i], *loss);
       sum += *loss;
     }
     // Sets alone: each has given the same number of tokens.
     const std::optional<double> loss = data_.valid_samples() > 0
-                                           ? loss_of(kMainSet)
+                                           ? loss_of(kMainSet, asked)
                                            : sum / static_cast<double>(data_.valid_sets().size());
     if (!loss) return false;
     record.eval_losses = std::move(losses);
@@ -331,11 +334,11 @@ class Trainer {
     return true;
   }
 
-  std::optional<double> loss_of(std::size_t set) {
+  std::optional<double> loss_of(std::size_t set, bool asked) {
     valid_set_ = set;
-    return engine_.evaluate(options_.engine.train.eval_steps, [this] {
+    return engine_.evaluate(options_.engine.train.eval_steps, [this, asked] {
       const PhaseScope voting = waits("asking the ranks for requests to stop");
-      return any_rank_stops(comm_);
+      return !asked && any_rank_stops(comm_);
     });
   }
 

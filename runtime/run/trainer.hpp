@@ -36,8 +36,8 @@ struct TrainerOptions {
   int ranks_of_process = 1;
   TierBudgets budgets;
   SavingOptions saving;
-  int gpus_of_host = 0;           // of this run on rank 0's host
-  std::string next_commands;      // lines to print at the end of a saved run
+  int gpus_of_host = 0;                        // of this run on rank 0's host
+  std::function<std::string()> next_commands;  // makes lines to print at the end of a saved run
   std::string resume_command;     // lines to print at the end of a stopped run; empty: not known
   std::optional<RunRates> rates;  // nullopt: the step time is not predicted
   RunEvents* events = nullptr;    // of rank 0; null: events.jsonl is not written
@@ -47,8 +47,8 @@ struct TrainerOptions {
 
 // Runs to the last step, or to the end of the step in which a rank was asked to stop
 // (runtime/launch/stop_signal.hpp). Collective. Returns the process's exit code: 0, or 130 if the
-// run was stopped. Throws TrainingError if the loss or the gradient norm is not finite, unless the
-// loss scale skips the step; the message names step, rank and unit.
+// run was stopped before its last step. Throws TrainingError if the loss or the gradient norm is
+// not finite, unless the loss scale skips the step; the message names step, rank and unit.
 [[nodiscard]] int run_trainer(const TrainerOptions& options, MeshComms& comms,
                               const TrainingData& data, Watchdog& watchdog);
 

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,6 +18,15 @@ namespace sluice::testing {
 inline constexpr int kResumeSteps = 10;
 // Complete when its step is: for tests that count on it.
 inline constexpr const char* kAtOnce = " --set checkpoint.async=false";
+
+// Runs in the background until `until` holds, then does `act`.
+template <class Until, class Act>
+Finished during(std::future<Finished> run, Until&& until, Act&& act) {
+  while (run.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready && !until()) {
+  }
+  act();
+  return run.get();
+}
 
 class Resume : public ::testing::Test {
  protected:

@@ -17,15 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Runs in the background until `until` holds, then does `act`.
-template <class Until, class Act>
-Finished during(std::future<Finished> run, Until&& until, Act&& act) {
-  while (run.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready && !until()) {
-  }
-  act();
-  return run.get();
-}
-
 // Nobody asked for it. What the run says to do next works, and takes the run's folder.
 TEST_F(Resume, ARunIsSavedAtItsEndAndSaysWhatIsNext) {
   const Finished run = train("run");

@@ -32,14 +32,19 @@ std::string utc_now() {
 }
 
 // Throws unless rank 0 sees the file with its size. Otherwise no run could load the checkpoint.
-void check_visible(FileSystem& files, const SaveTarget& target, const FileRecord& file) {
+void check_visible(FileSystem& files, const SaveTarget& target, const FileRecord& file,
+                   int local_ranks) {
   const std::string path = join_path(target.path(), file.name);
   const auto stat = files.stat(path);
   if (!stat) {
+    // Rank 0 has made the folder.
+    const bool removed = file.rank < local_ranks || !files.stat(target.path());
     throw CheckpointError(
-        format_text("rank {} wrote this file, but rank 0 does not see it: checkpoint.dir has to be "
-                    "on a file system that all hosts share",
-                    file.rank),
+        format_text("rank {} wrote this file, but {}", file.rank,
+                    removed ? "it was removed before the checkpoint was complete: look for a "
+                              "program that removes files from checkpoint.dir"
+                            : "rank 0 does not see it: checkpoint.dir has to be on a file system "
+                              "that all hosts share"),
         path);
   }
   if (stat->bytes != file.bytes) {
@@ -108,7 +113,7 @@ SaveTarget begin_save(FileSystem& files, const std::string& dir, std::int64_t st
 }
 
 void commit(FileSystem& files, const SaveTarget& target, std::span<const std::string> records,
-            const RunState& run) {
+            const RunState& run, int local_ranks) {
   const std::string path = join_path(target.path(), kManifestName);
   Manifest manifest;
   manifest.step = target.step;
@@ -127,7 +132,7 @@ void commit(FileSystem& files, const SaveTarget& target, std::span<const std::st
   std::sort(manifest.files.begin(), manifest.files.end(),
             [](const FileRecord& a, const FileRecord& b) { return a.rank < b.rank; });
   check_manifest(manifest, path);
-  for (const FileRecord& file : manifest.files) check_visible(files, target, file);
+  for (const FileRecord& file : manifest.files) check_visible(files, target, file, local_ranks);
   write_tokenizer_files(files, target.path(), run.tokenizer);
   replace_durably(files, path, encode_manifest(manifest));
   try {

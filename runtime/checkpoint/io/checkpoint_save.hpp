@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -70,11 +71,12 @@ class RankWriter {
 
 // Completes the checkpoint and points `latest` to it. `records`: the records of all ranks, in any
 // order. Writes the files of run.tokenizer first. Throws CheckpointError if the records do not
-// cover all parameters (check_manifest), or if rank 0 does not see the file of a rank. After an
-// exception the rename may or may not have happened: never purge then. If `latest` cannot be
-// written, the log has a warning.
+// cover all parameters (check_manifest), or if rank 0 does not see the file of a rank. Ranks below
+// `local_ranks` run on rank 0's host: a missing file of theirs was removed. After an exception the
+// rename may or may not have happened: never purge then. If `latest` cannot be written, the log has
+// a warning.
 void commit(FileSystem& files, const SaveTarget& target, std::span<const std::string> records,
-            const RunState& run);
+            const RunState& run, int local_ranks = std::numeric_limits<int>::max());
 
 // Removes an unfinished save; a complete checkpoint stays. Never throws: the next begin_save()
 // removes files that could not be removed.

@@ -1,5 +1,9 @@
 #include "runtime/cli/setup/next_commands.hpp"
 
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "runtime/checkpoint/io/checkpoint_catalog.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/data/chat/chat_encoder.hpp"
@@ -26,25 +30,38 @@ bool chats(const DataOptions& options, const Tokenizer& tokenizer) {
          chat_template_of(tokenizer, tokenizer_spec_of(options), options.chat_template);
 }
 
+bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+bool holds_checkpoint(const std::string& dir) {
+  FileSystem& files = local_file_system();
+  try {
+    return newest_complete(files, checkpoints_in(files, dir), Trust::kManifest).path.has_value();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string next_commands(const LoadedConfig& config, const TrainingData& data) {
   const std::string& run = config.run.output.dir;
-  const std::string from =
-      word(config.run.checkpoint.dir.empty() ? run : config.run.checkpoint.dir);
+  const std::string& dir = config.run.checkpoint.dir.empty() ? run : config.run.checkpoint.dir;
+  const std::string from = word(dir);
   const std::string program = program_word();
-  std::string text = "the model is saved; what to do with it:\n";
-  if (data.tokenizer() != nullptr) {
+  const bool saved = holds_checkpoint(dir);
+  const std::string settings = join_path(run, "config.yaml");
+  std::string text;
+  if (saved && data.tokenizer() != nullptr) {
     text += program + " generate --checkpoint " + from +
             (chats(config.run.data, *data.tokenizer()) ? " --chat\n" : " --prompt 'TEXT'\n");
   }
-  if (data.valid_samples() > 0) {
-    text +=
-        program + " eval " + word(join_path(run, "config.yaml")) + " --checkpoint " + from + "\n";
+  if (saved && data.valid_samples() > 0 && is_there(settings)) {
+    text += program + " eval " + word(settings) + " --checkpoint " + from + "\n";
   }
-  text += program + " report " + word(run) + "\n";
-  return text + program + " checkpoint export " + from + " -o " +
-         word(join_path(run, "huggingface")) + "\n";
+  if (is_there(join_path(run, "metrics.jsonl"))) text += program + " report " + word(run) + "\n";
+  if (!saved) return text.empty() ? "" : "what to do with the run:\n" + text;
+  return "the model is saved; what to do with it:\n" + text + program + " checkpoint export " +
+         from + " -o " + word(join_path(run, "huggingface")) + "\n";
 }
 
 std::string resume_command(const std::vector<std::string>& argv) {

@@ -10,7 +10,8 @@
 namespace sluice {
 
 // Commands for the model of a saved run, with the run's paths, a line each; only commands that
-// work: generate needs a tokenizer, eval validation data.
+// work: generate needs a tokenizer, eval validation data, and each the files of the run that are
+// there now. Empty: none works.
 [[nodiscard]] std::string next_commands(const LoadedConfig& config, const TrainingData& data);
 
 // The command that continues a stopped run from its newest checkpoint, below a line that says so.

@@ -288,6 +288,18 @@ TEST(Launcher, AFailureBesideAStopIsTheFailure) {
   EXPECT_THAT(job.err(), StartsWith(failed(1, "cannot read corpus.bin: Input/output error")));
 }
 
+TEST(Launcher, RanksThatAreDoneBeforeTheyStopHaveFinished) {
+  if (!kSignalsArrive) GTEST_SKIP();
+  LaunchedJob done({"await", "await,sleep:100"});
+  for (const int rank : {0, 1}) done.wait_ready(rank);
+  done.send(SIGTERM);
+  EXPECT_EQ(done.wait(), 0);
+  LaunchedJob half({"await", "wait"});
+  for (const int rank : {0, 1}) half.wait_ready(rank);
+  half.send(SIGTERM);
+  EXPECT_EQ(half.wait(), 130);
+}
+
 // timeout(1) sends SIGTERM to the process and to its group.
 TEST(Launcher, RepeatedTermIsOneRequest) {
   if (!kSignalsArrive) GTEST_SKIP();
