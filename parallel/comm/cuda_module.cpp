@@ -9,6 +9,7 @@
 #include <mutex>
 #include <system_error>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
 #include "base/posix/module_file.hpp"
@@ -25,20 +26,52 @@ constexpr char kFileName[] = "libsluice_cuda.so";
 std::atomic<bool> autograd_ran{false};
 std::atomic<bool> loaded{false};
 
-// True if CUDA_VISIBLE_DEVICES is set and names no GPU.
-bool gpus_are_hidden() {
+// The value of CUDA_VISIBLE_DEVICES; nullopt: not set.
+std::optional<std::string> shown_gpus() {
   const char* shown = std::getenv("CUDA_VISIBLE_DEVICES");
-  return shown != nullptr && !names_gpus(shown);
+  return shown == nullptr ? std::nullopt : std::optional<std::string>(shown);
 }
 
-// For a driver that shows no GPU: on a machine with one, CUDA_VISIBLE_DEVICES names only others.
-std::optional<GpuFault> wrong_names() {
-  const char* shown = std::getenv("CUDA_VISIBLE_DEVICES");
+std::string setting_of(const std::string& shown) { return "CUDA_VISIBLE_DEVICES='" + shown + "'"; }
+
+// True if CUDA_VISIBLE_DEVICES hides all GPUs on purpose.
+bool gpus_are_hidden() {
+  const std::optional<std::string> shown = shown_gpus();
+  return shown && hides_gpus(*shown);
+}
+
+// "the driver has 2 GPUs", of a machine whose driver shows this process none; "": it has none.
+std::string machine_gpus() {
+  const int gpus = managed_gpu_count();
+  if (gpus > 0) return "the driver has " + counted(gpus, "GPU");
   const std::string device = gpu_device_file("/dev", true);
-  if (shown == nullptr || !names_gpus(shown) || device.empty()) return std::nullopt;
-  return GpuFault{
-      device + " exists, but CUDA_VISIBLE_DEVICES=" + shown + " names no GPU that the driver has",
-      "name one (nvidia-smi -L lists them), or unset the variable"};
+  return device.empty() ? "" : device + " exists";
+}
+
+// For a driver that shows no GPU: on a machine with one, CUDA_VISIBLE_DEVICES is mistyped.
+std::optional<GpuFault> wrong_names() {
+  const std::optional<std::string> shown = shown_gpus();
+  if (!shown || hides_gpus(*shown)) return std::nullopt;
+  const std::string gpus = machine_gpus();
+  if (gpus.empty()) return std::nullopt;
+  return GpuFault{gpus + ", but " + setting_of(*shown) +
+                      " hides all GPUs: its first name is none of a GPU here",
+                  kShowGpus};
+}
+
+std::string find_hidden_gpus() {
+  const std::optional<std::string> shown = shown_gpus();
+  const DriverAnswer& driver = driver_answer();
+  if (!shown || !driver.error.empty()) return {};
+  if (driver.gpus.empty()) {
+    const std::string gpus = hides_gpus(*shown) ? machine_gpus() : "";
+    return gpus.empty() ? "" : gpus + ", but " + setting_of(*shown) + " hides all GPUs";
+  }
+  const int seen = static_cast<int>(driver.gpus.size());
+  const int listed = listed_gpus(*shown);
+  if (listed <= seen) return {};
+  return setting_of(*shown) + " lists " + counted(listed, "GPU") + ", and the driver shows " +
+         std::to_string(seen) + ": it takes the names before the first wrong one";
 }
 
 std::filesystem::path module_path() {
@@ -67,9 +100,11 @@ void* load_module() {
                       "; build with -DSLUICE_CUDA=ON, or use launch.backend: gloo");
   }
   if (visible_gpu_count() == 0) {
-    throw ConfigError(
-        "no GPU is visible to this process; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use "
-        "launch.backend: gloo");
+    const std::string& hidden = hidden_gpus();
+    throw ConfigError("no GPU is visible to this process" +
+                      (hidden.empty() ? "; check nvidia-smi and CUDA_VISIBLE_DEVICES"
+                                      : ": " + hidden + "; " + kShowGpus) +
+                      ", or use launch.backend: gloo");
   }
   if (const std::string fault = late_load_fault(); !fault.empty()) throw ConfigError(fault);
   // RTLD_GLOBAL: libtorch finds its CUDA operators through the process's symbols.
@@ -184,6 +219,11 @@ std::int64_t visible_gpu_memory(int gpus) {
 const std::optional<GpuFault>& gpu_fault() {
   static const std::optional<GpuFault> fault = find_gpu_fault();
   return fault;
+}
+
+const std::string& hidden_gpus() {
+  static const std::string text = find_hidden_gpus();
+  return text;
 }
 
 void note_autograd() { autograd_ran.store(true); }

@@ -25,8 +25,14 @@ struct GpuFault {
   std::string reason, remedy;
 };
 // Empty if the GPUs can be used, if the machine has none, or if CUDA_VISIBLE_DEVICES hides all of
-// them. Loads the module if a GPU is visible.
+// them on purpose. Loads the module if a GPU is visible.
 [[nodiscard]] const std::optional<GpuFault>& gpu_fault();
+
+// What CUDA_VISIBLE_DEVICES takes from this process without a fault: all of the machine's GPUs, or
+// some of those that the variable lists. "the driver has 2 GPUs, but CUDA_VISIBLE_DEVICES='' hides
+// them". Empty: nothing.
+[[nodiscard]] const std::string& hidden_gpus();
+constexpr char kShowGpus[] = "unset CUDA_VISIBLE_DEVICES, or name GPUs that nvidia-smi -L lists";
 
 // Called before autograd's first backward in this process. libtorch looks for CUDA at that moment
 // and keeps the result. A module that is loaded later would fail in every autograd operation, so

@@ -2,21 +2,26 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstddef>
+#include <cstdlib>
 #include <system_error>
 
 namespace sluice {
 namespace {
 
 constexpr char kLibrary[] = "libcuda.so.1";
-constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE: no GPU, or all are hidden
+constexpr char kManagement[] = "libnvidia-ml.so.1";
+constexpr int kNoDevice = 100;       // CUDA_ERROR_NO_DEVICE: no GPU, or all are hidden
+constexpr int kInvalidDevice = 101;  // CUDA_ERROR_INVALID_DEVICE: of a list that names a GPU twice
 
-// The driver's library exists wherever a GPU can be used, with or without the toolkit.
+// A library of the driver. It exists wherever a GPU can be used, with or without the toolkit.
 class Driver {
  public:
-  Driver() : library_(dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)) {
+  explicit Driver(const char* library = kLibrary)
+      : library_(dlopen(library, RTLD_NOW | RTLD_LOCAL)) {
     if (library_ == nullptr) error_ = dlerror();
   }
 
@@ -70,7 +75,8 @@ DriverAnswer ask_driver() {
     answer.error = std::string(kLibrary) + " lacks cuInit or cuDeviceGetCount";
     return answer;
   }
-  if (status == kNoDevice) return answer;
+  const bool is_listed = std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
+  if (status == kNoDevice || (status == kInvalidDevice && is_listed)) return answer;
   if (status != 0) {
     answer.error = std::string(kLibrary) + " ended with CUDA error " + std::to_string(status);
     return answer;
@@ -80,6 +86,21 @@ DriverAnswer ask_driver() {
   return answer;
 }
 
+int count_managed_gpus() {
+  const Driver management(kManagement);
+  unsigned count = 0;
+  if (!management.error().empty() || management.call("nvmlInit_v2") != 0) return 0;
+  const int status = management.call("nvmlDeviceGetCount_v2", &count);
+  (void)management.call("nvmlShutdown");
+  return status == 0 ? static_cast<int>(count) : 0;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(' ') + 1 - first);
+}
+
 }  // namespace
 
 const DriverAnswer& driver_answer() {
@@ -87,12 +108,30 @@ const DriverAnswer& driver_answer() {
   return answer;
 }
 
-bool names_gpus(std::string_view visible_devices) {
-  const std::size_t first = visible_devices.find_first_not_of(' ');
-  if (first == std::string_view::npos) return false;
-  const std::string_view names = visible_devices.substr(first);
-  return std::isdigit(static_cast<unsigned char>(names.front())) != 0 ||
-         names.starts_with("GPU-") || names.starts_with("MIG-");
+int managed_gpu_count() {
+  static const int gpus = count_managed_gpus();
+  return gpus;
+}
+
+bool hides_gpus(std::string_view visible_devices) {
+  const std::string_view value = trimmed(visible_devices);
+  std::string word(value);
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return value.empty() || value.front() == '-' || word == "none" || word == "void" ||
+         word == "nodevfiles";
+}
+
+int listed_gpus(std::string_view visible_devices) {
+  int gpus = 0;
+  for (std::string_view rest = visible_devices; !rest.empty();) {
+    const std::size_t end = std::min(rest.find(','), rest.size());
+    const std::string_view name = trimmed(rest.substr(0, end));
+    if (name.starts_with('-')) break;
+    if (!name.empty()) ++gpus;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return gpus;
 }
 
 std::string gpu_device_file(const std::filesystem::path& devices, bool driver_installed) {

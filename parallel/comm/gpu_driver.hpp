@@ -35,9 +35,16 @@ struct DriverAnswer {
 // Asks the driver once. Runs cuInit, so a process that forks must fork before. Thread-safe.
 [[nodiscard]] const DriverAnswer& driver_answer();
 
-// Whether a value of CUDA_VISIBLE_DEVICES names GPUs, by number or identifier. Values that hide all
-// GPUs do not: empty, -1, and words such as SLURM's NoDevFiles.
-[[nodiscard]] bool names_gpus(std::string_view visible_devices);
+// Number of GPUs that the driver manages, whatever CUDA_VISIBLE_DEVICES says: the answer of NVML,
+// the driver's library for management. 0: none, or NVML is not installed. Thread-safe.
+[[nodiscard]] int managed_gpu_count();
+
+// Whether a value of CUDA_VISIBLE_DEVICES hides all GPUs on purpose: empty, a negative number,
+// none, void, or SLURM's NoDevFiles.
+[[nodiscard]] bool hides_gpus(std::string_view visible_devices);
+
+// Number of GPUs that a value of CUDA_VISIBLE_DEVICES lists. A negative number ends the list.
+[[nodiscard]] int listed_gpus(std::string_view visible_devices);
 
 // The file in `devices` ("/dev") by which a process reaches an NVIDIA GPU, such as "/dev/nvidia0";
 // "" if there is none. WSL2 has /dev/dxg for the GPU of any vendor: it counts where NVIDIA's

@@ -141,6 +141,7 @@ int run_doctor(const DoctorCommand& command) {
     input.gpu_fault = fault->reason;
     input.gpu_remedy = fault->remedy;
   }
+  input.hidden_gpus = hidden_gpus();
   input.gpu_effort = gpu_effort(command.quick);
   input.open_gpu = [] {
     const auto open = reinterpret_cast<OpenCudaGpu*>(cuda_module_symbol(kOpenCudaGpu));

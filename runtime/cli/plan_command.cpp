@@ -159,6 +159,7 @@ int run_plan(const PlanCommand& command) {
                  .on_gpu = machine.profile.gpu,
                  .gpu = gpu_figures(machine.profile)};
   validate(config, place.world, std::nullopt, Purpose::kPlan);
+  if (command.profile.empty()) note_hidden_gpus(config);
   print_notes(config);
   if (place.on_gpu) {
     check_gpu_documents(config);

@@ -304,10 +304,9 @@ RunPlace place_of_ranks(const RunConfig& run, const Destination& to) {
 // Ranks elsewhere settle train.matmul: auto by their processors; their plan here has native.
 MatmulDecision settle_planned_matmul(LoadedConfig& config, const std::string& resume,
                                      const RunPlace& place) {
+  const auto measure = [&] { return measure_matmul(config.run); };
   if (!place.is_assumed) {
-    return settle_matmul(
-        config, place.on_gpu, [&] { return measure_matmul(config.run); },
-        resumed_matmul(config, resume));
+    return settle_matmul(config, place.on_gpu, measure, resumed_matmul(config, resume));
   }
   (void)settle_matmul(config, false, [] { return MatmulRates{}; });
   return {};
@@ -319,6 +318,7 @@ int launch(const TrainCommand& command) {
   settle_model_from(config, command.resume);
   const Destination to = destination(command, config.run);
   validate(config, to.world, std::nullopt, command.dry_run ? Purpose::kDryRun : Purpose::kTrain);
+  if (!to.elsewhere) note_hidden_gpus(config);
   print_notes(config);
   if (!to.elsewhere) check_gpus(config, to.most_on_a_host);
   check_output(config);

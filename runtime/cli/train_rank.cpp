@@ -311,7 +311,10 @@ int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
   }
   validate(config, rank.world_size);
   const bool launched = has_launcher();  // whose launcher said it
-  if (!launched && rank.rank == 0) print_notes(config);
+  if (!launched && rank.rank == 0) {
+    note_hidden_gpus(config);
+    print_notes(config);
+  }
   set_gpu_queues(config.run);
   check_rank_gpus(config, rank);
   check_output(config);

@@ -17,7 +17,11 @@
 namespace sluice {
 namespace {
 
-constexpr char kNoGpu[] = "no GPU is visible";
+// Why this machine has no figures of a GPU.
+std::string no_gpu(const DoctorInput& input) {
+  const std::string none = "no GPU is visible";
+  return input.hidden_gpus.empty() ? none : none + ": " + input.hidden_gpus;
+}
 constexpr char kInterrupted[] = "interrupted before it was measured";
 constexpr char kUsedTransport[] = "mapped";  // ranks of a host read gradients in place
 // An array takes at most this part of the free memory; three live at once.
@@ -43,6 +47,7 @@ class Examination {
     report_.facts = read_machine_facts(input_.gpus);
     report_.facts.gpu_fault = input_.gpu_fault;
     report_.facts.gpu_remedy = input_.gpu_remedy;
+    report_.facts.hidden_gpus = input_.hidden_gpus;
     report_.disk = read_disk_facts(input_.nvme_path);
     rates_.host = host_name();
     rates_.measured_at = now_utc();
@@ -65,7 +70,7 @@ class Examination {
     gpu();
     missing("peer", input_.gpus > 1    ? "the doctor measures one GPU, by itself"
                     : input_.gpus == 1 ? "one GPU is visible"
-                                       : kNoGpu);
+                                       : no_gpu(input_));
     report_.findings = find_faults(report_.facts, report_.disk, rates_);
     report_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -190,7 +195,7 @@ class Examination {
 
   void gpu() {
     if (!input_.gpu_fault.empty()) return missing("gpu", input_.gpu_fault);
-    if (input_.gpus == 0) return missing("gpu", kNoGpu);
+    if (input_.gpus == 0) return missing("gpu", no_gpu(input_));
     measure({"the GPU", 5, 10}, {"gpu"}, [this] {
       if (!input_.open_gpu) throw Error("nothing was given that opens it");
       const std::unique_ptr<GpuDevice> gpu = input_.open_gpu();

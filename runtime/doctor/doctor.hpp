@@ -49,7 +49,7 @@ struct DoctorInput {
   std::string nvme_path;  // a folder
   int threads = 1;        // cores this process may use
   int gpus = 0;
-  std::string gpu_fault, gpu_remedy;                     // of the facts
+  std::string gpu_fault, gpu_remedy, hidden_gpus;        // of the facts
   std::function<std::unique_ptr<GpuDevice>()> open_gpu;  // the first of them; empty: there is none
   GpuEffort gpu_effort = sluice::gpu_effort(false);
   AttentionProbe gpu_attention;

@@ -170,7 +170,12 @@ std::vector<Finding> find_gpu_faults(const MachineFacts& facts, const MachineRat
              facts.gpu_remedy}};
   }
   if (facts.gpu && rates.gpu) return GpuFindings(facts, *facts.gpu, *rates.gpu).all();
-  if (facts.gpus == 0) return {};
+  if (facts.gpus == 0 && facts.hidden_gpus.empty()) return {};
+  if (facts.gpus == 0) {
+    return {{FindingKind::kNote, facts.hidden_gpus,
+             "train, eval, generate and plan take the CPU here",
+             "unset the variable, or name GPUs that nvidia-smi -L lists"}};
+  }
   const auto reason = rates.not_measured.find("gpu");
   return {{FindingKind::kNote,
            counted(facts.gpus, "GPU") + (facts.gpus == 1 ? " is" : " are") +

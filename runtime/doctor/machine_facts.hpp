@@ -43,6 +43,7 @@ struct MachineFacts {
   std::optional<GpuFacts> gpu;                            // the one that was measured
   // Why the machine's GPUs cannot be used and what to do; empty if they can, or if there are none.
   std::string gpu_fault, gpu_remedy;
+  std::string hidden_gpus;  // what CUDA_VISIBLE_DEVICES hides; empty: nothing
 };
 
 // The file system and device under a folder, as the NVMe tier uses them.

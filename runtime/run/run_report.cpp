@@ -42,9 +42,10 @@ void RunReport::describe_run() const {
   const ModelSpec& spec = engine_.spec();
   const StepShape& shape = engine_.plan().shape;
   say("model: " + format_count(static_cast<double>(whole_param_count(spec))) + " parameters, " +
-      counted(std::ssize(spec.units), "unit") + "; " + counted(comm_.size(), "rank") +
-      ", ZeRO stage " + std::to_string(shape.stage) + ", " + std::string(name_of(shape.dtype)) +
-      ", " + counted(global_batch_of(options_.engine), "sample") + " a step");
+      counted(std::ssize(spec.units), "unit") + "; " +
+      counted(comm_.size(), options_.on_gpu ? "GPU rank" : "CPU rank") + ", ZeRO stage " +
+      std::to_string(shape.stage) + ", " + std::string(name_of(shape.dtype)) + ", " +
+      counted(global_batch_of(options_.engine), "sample") + " a step");
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
     const TierPlan& planned = memory_.of(tier);
     if (planned.peak == 0) continue;

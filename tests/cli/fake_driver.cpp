@@ -1,5 +1,6 @@
 // Stands for NVIDIA's driver library where the program only asks what GPUs there are: FAKE_GPUS of
-// them, of compute capability FAKE_CAPABILITY (times ten).
+// them, of compute capability FAKE_CAPABILITY (times ten). Also stands for NVML, which counts
+// FAKE_MANAGED_GPUS.
 #include <cstdlib>
 
 namespace {
@@ -30,6 +31,13 @@ int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
   *value = attribute == kMultiprocessors ? kOfAnH100
            : attribute == kMajor         ? capability / 10
                                          : capability % 10;
+  return 0;
+}
+
+int nvmlInit_v2() { return 0; }
+int nvmlShutdown() { return 0; }
+int nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = static_cast<unsigned>(number("FAKE_MANAGED_GPUS", 0));
   return 0;
 }
 }

@@ -80,6 +80,53 @@ TEST(GpuChoice, AGpuThatIsTooOldIsRefusedBeforeTheModule) {
   expect_part(run, "launch.backend: gloo runs on the CPU");
 }
 
+// A machine of two GPUs whose driver shows this process none.
+Environment hidden_by(const std::string& shown) {
+  Environment here = machine(0, kNoModule);
+  here["CUDA_VISIBLE_DEVICES"] = shown;
+  here["FAKE_DRIVER_STATUS"] = "100";  // CUDA_ERROR_NO_DEVICE
+  here["FAKE_MANAGED_GPUS"] = "2";
+  return here;
+}
+
+TEST(GpuChoice, AMistypedListOfVisibleGpusIsRefusedAndQuoted) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  for (const std::string& shown : std::vector<std::string>{"9", "cuda:0", ",1", "GPU-1234"}) {
+    for (const std::string& command :
+         {std::string("train tiny.yaml --set train.steps=1"), std::string("plan tiny.yaml")}) {
+      const Finished run = run_program(scratch, command, hidden_by(shown));
+      EXPECT_EQ(run.exit_code, 2) << command << "\n" << run.output;
+      expect_part(run, "the driver has 2 GPUs, but CUDA_VISIBLE_DEVICES='" + shown +
+                           "' hides all GPUs: its first name is none of a GPU here; unset");
+    }
+  }
+  Environment twice = hidden_by("0,0");
+  twice["FAKE_DRIVER_STATUS"] = "101";  // CUDA_ERROR_INVALID_DEVICE
+  expect_part(run_program(scratch, "plan tiny.yaml", twice), "CUDA_VISIBLE_DEVICES='0,0' hides");
+}
+
+TEST(GpuChoice, HiddenGpusAreNamedWhereRanksTakeTheCpu) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const std::string steps = " --nproc 1 --set train.steps=1 --set output.dir=run";
+  int runs = 0;
+  for (const std::string& shown : std::vector<std::string>{"", "-1", "NoDevFiles"}) {
+    const std::string note =
+        "note: the driver has 2 GPUs, but CUDA_VISIBLE_DEVICES='" + shown + "' hides all GPUs";
+    for (const std::string& command :
+         {"train tiny.yaml" + steps + std::to_string(++runs), std::string("plan tiny.yaml")}) {
+      const Finished run = run_program(scratch, command, hidden_by(shown));
+      EXPECT_EQ(run.exit_code, 0) << command << "\n" << run.output;
+      expect_part(run, note + ", so ranks run on the CPU; unset CUDA_VISIBLE_DEVICES");
+      if (command.starts_with("train")) expect_part(run, "; 1 CPU rank, ZeRO stage ");
+    }
+  }
+  const Finished chosen =
+      run_program(scratch, "plan tiny.yaml --set launch.backend=gloo", hidden_by(""));
+  EXPECT_EQ(chosen.output.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << chosen.output;
+}
+
 TEST(GpuChoice, ADriverWithoutGpusIsAMachineWithoutGpus) {
   const Scratch scratch;
   write_tiny(scratch);

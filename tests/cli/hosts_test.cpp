@@ -145,7 +145,7 @@ TEST_F(Hosts, ByHostfileTheLossesAreThoseOfOneHost) {
   ASSERT_EQ(two.exit_code, 0) << two.output;
   EXPECT_EQ(scratch_.curve("two"), scratch_.curve("one"));
   EXPECT_EQ(scratch_.metrics("two").size(), 8U);
-  EXPECT_NE(two.output.find("; 2 ranks, ZeRO"), std::string::npos) << two.output;
+  EXPECT_NE(two.output.find("; 2 CPU ranks, ZeRO"), std::string::npos) << two.output;
   EXPECT_EQ(two.output.find("has no secret"), std::string::npos) << two.output;
   EXPECT_NE(scratch_.read("two/host-1.log"), "");
   EXPECT_TRUE(all_gone());

@@ -30,7 +30,9 @@ std::string cuda_text(const BuildFacts& facts) {
                      std::string(facts.architectures);
   if (!cuda_module_is_built()) return text + ", but its file is gone";
   if (const auto& fault = gpu_fault()) return text + "; not usable here: " + fault->reason;
-  return text + "; GPUs visible here: " + std::to_string(visible_gpu_count());
+  const std::string& hidden = hidden_gpus();
+  return text + "; GPUs visible here: " + std::to_string(visible_gpu_count()) +
+         (hidden.empty() ? "" : ", for " + hidden);
 }
 
 std::string kernels_text() {

@@ -58,6 +58,15 @@ void print_notes(const LoadedConfig& config) {
   for (const std::string& note : config.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
 }
 
+void note_hidden_gpus(LoadedConfig& config) {
+  const Backend backend = config.run.launch.backend;
+  if (backend == Backend::kGloo || backend == Backend::kLocal) return;
+  const std::string& hidden = hidden_gpus();
+  if (hidden.empty()) return;
+  const bool takes_cpu = backend == Backend::kAuto && visible_gpu_count() == 0;
+  config.notes.push_back(hidden + (takes_cpu ? ", so ranks run on the CPU; " : "; ") + kShowGpus);
+}
+
 bool runs_on_gpu(const RunConfig& run) {
   if (run.launch.backend == Backend::kGloo || run.launch.backend == Backend::kLocal) return false;
   if (const std::optional<GpuFault>& fault = gpu_fault()) {
@@ -90,7 +99,8 @@ TierBudgets rank_budgets(const RunConfig& run, const RunPlace& place) {
           .host = share_of(run.memory.host, place.local_ranks),
           .nvme = share_of(run.memory.nvme, place.local_ranks),
           .ranks_of_host = place.local_ranks,
-          .card = place.card_bytes};
+          .card = place.card_bytes,
+          .smaller_step = run.train.micro_batch > 1 ? "" : "--set model.seq=<fewer>"};
 }
 
 EngineOptions engine_options(const RunConfig& run, const RunPlace& place) {

@@ -44,6 +44,9 @@ struct RunPlace {
 [[nodiscard]] GpuFigures visible_gpu_figures();
 [[nodiscard]] GpuFigures gpu_figures(const MachineProfile& machine);
 
+// Adds a note if CUDA_VISIBLE_DEVICES hides GPUs of this machine, unless launch.backend asks for
+// the CPU.
+void note_hidden_gpus(LoadedConfig& config);
 // Prints the configuration's notes to standard error, a line each. Only one process of a job calls
 // it.
 void print_notes(const LoadedConfig& config);

@@ -121,6 +121,19 @@ TEST(Examine, GpusThatTheProgramCannotUseAreSwitchedOff) {
   EXPECT_EQ(found->do_, "build it");
 }
 
+TEST(Examine, HiddenGpusAreANote) {
+  const testing::Scratch scratch;
+  DoctorInput input = made_up(scratch.path());
+  input.hidden_gpus = "the driver has 2 GPUs, but CUDA_VISIBLE_DEVICES='' hides all GPUs";
+  const DoctorReport report = examine(input);
+  EXPECT_THAT(report.rates.not_measured.at("gpu"), HasSubstr(input.hidden_gpus));
+  const auto found = std::find_if(report.findings.begin(), report.findings.end(),
+                                  [&](const Finding& f) { return f.what == input.hidden_gpus; });
+  ASSERT_NE(found, report.findings.end());
+  EXPECT_EQ(found->kind, FindingKind::kNote);
+  EXPECT_THAT(found->why, HasSubstr("take the CPU"));
+}
+
 TEST(Examine, ConvertedProductsGainFromThreadsAsFp32) {
   const testing::Scratch scratch;
   DoctorInput input = made_up(scratch.path());
