@@ -148,6 +148,17 @@ std::string carried_config(const std::vector<std::string>& folders, const ModelO
   return "";
 }
 
+// A model from elsewhere may be taken for a checkpoint.
+void refuse_hf_folder(const std::string& path) {
+  const bool is_checkpoint =
+      exists(join_path(path, kManifestName)) || exists(join_path(path, kLatestName));
+  if (is_checkpoint || !exists(join_path(path, "config.json"))) return;
+  throw ConfigError(path +
+                    " is a Hugging Face folder, which an export would make, and no checkpoint of "
+                    "this program; `sluice checkpoint import " +
+                    path + " -o DIR` makes a checkpoint of it");
+}
+
 DType dtype_of(const std::string& name) {
   return name == "bf16" ? DType::kBFloat16 : name == "fp16" ? DType::kFloat16 : DType::kFloat32;
 }
@@ -199,6 +210,7 @@ int run_checkpoint_verify(const CheckpointCommand& command) {
 int run_checkpoint_export(const CheckpointCommand& command) {
   FileSystem& files = local_file_system();
   check_not_written({{"-o", command.out}}, kOutputPatience);
+  refuse_hf_folder(command.path);
   Checkpoint checkpoint = open_checkpoint(files, command.path);
   const LoadedConfig config = load_config_text(join_path(checkpoint.path(), kManifestName),
                                                checkpoint.manifest().run.config, {});

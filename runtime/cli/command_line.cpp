@@ -9,11 +9,16 @@
 #include "runtime/cli/argument_checks.hpp"
 #include "runtime/cli/help/help_text.hpp"
 #include "runtime/cli/help/version.hpp"
+#include "runtime/launch/hosts/agent.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/observe/terminal.hpp"
 
 namespace sluice {
 namespace {
+
+// Whether this program's launcher started this process: its arguments follow the user's and hold in
+// their place. A user who gives an option twice is refused.
+bool adds_arguments() { return has_launcher() || agent_place(); }
 
 void add_train(CLI::App& app, Arguments& args) {
   CLI::App* train = app.add_subcommand("train", "train a model as a YAML file says");
@@ -23,12 +28,12 @@ void add_train(CLI::App& app, Arguments& args) {
   train->add_option("--nproc", args.train.nproc, "ranks on this host, over launch.nproc")
       ->check(whole_number(1));
   train->add_flag("--dry-run", args.train.dry_run, "print the plan, start nothing");
-  train
-      ->add_option("--resume", args.train.resume,
-                   "auto: from the newest checkpoint in checkpoint.dir, if there is one; or a "
-                   "checkpoint's folder; never")
-      ->capture_default_str()
-      ->take_last();
+  auto* resume = train
+                     ->add_option("--resume", args.train.resume,
+                                  "auto: from the newest checkpoint in checkpoint.dir, if there is "
+                                  "one; or a checkpoint's folder; never")
+                     ->capture_default_str();
+  if (adds_arguments()) resume->take_last();  // of a restart, behind the user's
 }
 
 void add_plan(CLI::App& app, Arguments& args) {
@@ -96,8 +101,11 @@ void add_generate(CLI::App& app, Arguments& args) {
       "none: model.from");
   auto* text = generate->add_option("--prompt", to.prompt, "none: standard input");
   auto* file = generate->add_option("--prompt-file", to.prompt_file, "a file with the prompt");
-  file->take_last();                          // the launcher's comes after the user's
-  if (!has_launcher()) file->excludes(text);  // ranks get both
+  if (adds_arguments()) {
+    file->take_last();  // behind the user's
+  } else {
+    file->excludes(text);  // ranks get both
+  }
   generate->add_option("--max-tokens", to.max_tokens, "at most so many; default 256")
       ->check(whole_number(1));
   generate->add_option("--temperature", to.sampling.temperature, "0: always the likeliest token")
@@ -113,10 +121,12 @@ void add_generate(CLI::App& app, Arguments& args) {
   generate->add_flag("--ignore-end-of-text", to.ignore_end_of_text, "go on to --max-tokens");
   generate->add_flag("--no-bos", to.no_bos,
                      "not the tokenizer's tokens before a text, as <|begin_of_text|>");
-  generate->add_flag("--echo", to.echo, "print the prompt as well");
-  auto* chat = generate->add_flag("--chat", to.chat,
-                                  "talk by the chat template: each line of standard input is a "
-                                  "question, or --prompt is the only one");
+  auto* echo = generate->add_flag("--echo", to.echo, "print the prompt as well");
+  auto* chat = generate
+                   ->add_flag("--chat", to.chat,
+                              "talk by the chat template: each line of standard input is a "
+                              "question, or --prompt is the only one")
+                   ->excludes(echo);
   generate
       ->add_option("--template", to.chat_template,
                    "a chat_template.jinja, tokenizer_config.json or folder; none: "

@@ -20,8 +20,7 @@
 #include "runtime/cli/use_json.hpp"
 #include "runtime/cli/use_rank.hpp"
 #include "runtime/data/chat/chat_encoder.hpp"
-#include "runtime/generate/terminal_text.hpp"
-#include "runtime/generate/text_stream.hpp"
+#include "runtime/generate/text_printer.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/observe/terminal.hpp"
 #include "runtime/run/generator.hpp"
@@ -140,43 +139,13 @@ void warn(const GenerateCommand& command, const Tokenizer& tokenizer,
 }
 
 // Prints the generated text on rank 0, unless JSON is asked for.
-class Printer {
- public:
-  Printer(const GenerateCommand& command, bool speaks, const Tokenizer& tokenizer)
-      : tokenizer_(tokenizer),
-        prints_(speaks && !command.json),
-        escapes_(terminal_info(STDOUT_FILENO).interactive) {}
-
-  void prompt(const std::string& text) const { print(text); }
-  void token(std::int32_t id) {
-    const std::string part = stream_.add(tokenizer_.decode_continued({&id, 1}));
-    text_ += part;
-    print(part);
-  }
-  void finish() {
-    const std::string rest = stream_.finish();
-    text_ += rest;
-    print(rest + "\n");
-  }
-  [[nodiscard]] const std::string& text() const { return text_; }
-
- private:
-  void print(const std::string& part) const {
-    if (!prints_ || part.empty()) return;
-    const std::string shown = escapes_ ? escape_controls(part) : part;
-    std::fwrite(shown.data(), 1, shown.size(), stdout);
-    std::fflush(stdout);
-  }
-
-  const Tokenizer& tokenizer_;
-  const bool prints_;
-  const bool escapes_;  // a terminal would obey control characters
-  TextStream stream_;
-  std::string text_;
-};
+TextPrinter printer_of(const GenerateCommand& command, bool speaks, const Tokenizer& tokenizer) {
+  return {tokenizer,
+          {.prints = speaks && !command.json, .escapes = terminal_info(STDOUT_FILENO).interactive}};
+}
 
 void report(const GenerateCommand& command, const UsedWeights& weights, const std::string& prompt,
-            std::size_t prompt_tokens, const Printer& printer, const Generated& made) {
+            std::size_t prompt_tokens, const TextPrinter& printer, const Generated& made) {
   if (command.json) {
     const GenerateRecord record{.prompt = prompt,
                                 .prompt_tokens = prompt_tokens,
@@ -206,11 +175,11 @@ WeightsRequest request_of(const GenerateCommand& command, int world) {
 // Generates from the tokens and prints the text as it comes.
 Generated speak(Engine& engine, UseRank& use, const Tokenizer& tokenizer,
                 const std::vector<std::int32_t>& tokens, const GenerateOptions& options,
-                Printer& printer) {
+                TextPrinter& printer) {
   const auto observe = [&](std::int32_t token) {
     use.watchdog().pulse();
     printer.token(token);
-    return !stop_requested();
+    return !stop_requested() && !(use.is_rank_0() && output_has_no_reader());
   };
   Generated made = generate(engine, use.comm(), tokenizer, tokens, options, observe);
   printer.finish();
@@ -235,9 +204,10 @@ int run_rank(const GenerateCommand& command, const RankEnvironment& rank) {
   EngineOptions engine_options = use.options(EnginePurpose::kGenerate);
   engine_options.generate_positions = given + options.max_tokens;
   const std::unique_ptr<Engine> engine = use.make_engine(engine_options);
-  Printer printer(command, use.is_rank_0(), *tokenizer);
+  TextPrinter printer = printer_of(command, use.is_rank_0(), *tokenizer);
   if (command.echo) printer.prompt(prompt);
   const Generated made = speak(*engine, use, *tokenizer, tokens, options, printer);
+  if (use.is_rank_0() && output_has_no_reader()) return kReaderGoneExitCode;
   if (use.is_rank_0()) report(command, weights, prompt, tokens.size(), printer, made);
   return made.stop == StopReason::kRequest ? kInterruptedExitCode : 0;
 }
@@ -326,6 +296,12 @@ int run_chat(const GenerateCommand& command, const RankEnvironment& rank) {
       *tokenizer, run.data.tokenizer,
       command.chat_template.empty() ? run.data.chat_template : command.chat_template,
       run.data.train_on);
+  if (!encoder.has_template()) {
+    throw ConfigError(
+        "--chat needs a chat template, and neither the model nor its tokenizer has one; give "
+        "--template PATH (a chat_template.jinja, a tokenizer_config.json or a folder with either), "
+        "or leave --chat out");
+  }
   GenerateOptions options{.sampling = command.sampling,
                           .stop_at_end_of_text = !command.ignore_end_of_text,
                           .end_tokens = weights.end_tokens};
@@ -355,8 +331,9 @@ int run_chat(const GenerateCommand& command, const RankEnvironment& rank) {
       messages.pop_back();
       continue;
     }
-    Printer printer(command, use.is_rank_0(), *tokenizer);
+    TextPrinter printer = printer_of(command, use.is_rank_0(), *tokenizer);
     const Generated made = speak(*engine, use, *tokenizer, tokens, options, printer);
+    if (use.is_rank_0() && output_has_no_reader()) return kReaderGoneExitCode;
     messages.push_back(chat_message("assistant", printer.text()));
     stop = made.stop;
     if (use.is_rank_0() && command.json) {

@@ -70,9 +70,12 @@ std::unique_ptr<Engine> UseRank::make_engine(const EngineOptions& given) {
   const Program program =
       plan.decoding ? write_decode_step(*plan.decoding) : write_eval_step(plan.shape);
   const RunPlace place = place_of(run, rank_);
-  const MemoryPlan memory =
-      plan_memory(program, rank_budgets(run, place),
-                  place.on_gpu ? nccl_buffer_bytes(plan.shape, place.local_ranks) : 0);
+  TierBudgets budgets = rank_budgets(run, place);
+  if (options.generate_positions > 0 && options.generate_positions < options.model.seq) {
+    budgets.smaller_step = "--max-tokens <fewer>";  // the cache has no more positions than these
+  }
+  const MemoryPlan memory = plan_memory(
+      program, budgets, place.on_gpu ? nccl_buffer_bytes(plan.shape, place.local_ranks) : 0);
   check_budget(plan, memory);
   const at::Device device = device_of(run, rank_);
   if (device.is_cuda()) {
@@ -81,9 +84,10 @@ std::unique_ptr<Engine> UseRank::make_engine(const EngineOptions& given) {
     if (run.memory.device > 0) limit_reserved_bytes(device, run.memory.device - nccl);
   }
   watchdog_.set_phase("reading weights");
-  options.out_of_memory = [](const StepPlan& step, const Program& held,
-                             const std::string& message) {
-    return out_of_device_memory(step, plan_memory(held, {}), message);
+  options.out_of_memory = [smaller_step = budgets.smaller_step](const StepPlan& step,
+                                                                const Program& held,
+                                                                const std::string& message) {
+    return out_of_device_memory(step, plan_memory(held, {.smaller_step = smaller_step}), message);
   };
   try {
     auto engine = std::make_unique<Engine>(
@@ -116,8 +120,11 @@ int launch_users(int nproc, const std::vector<std::string>& argv, int threads) {
   request.argv = argv;
   request.output_dir = logs.path();
   request.threads = threads;
+  request.ends_with_reader = true;
   const LaunchResult result = run_launcher(request);
   const int exit_code = result.exit_code;
+  const bool in_order = exit_code == 0 || exit_code == kInterruptedExitCode;
+  if (in_order && result.reader_gone) return kReaderGoneExitCode;
   if (exit_code == 0 && result.output_lost) refuse_lost_output();
   // The launcher's message about a failure names a log in this folder.
   if (exit_code != 0 && exit_code != kInterruptedExitCode) logs.keep();

@@ -42,8 +42,13 @@ class UseRank {
 // Whether to start ranks. False: this process is a rank.
 [[nodiscard]] bool starts_ranks(int nproc);
 
-// Starts `nproc` ranks of this program with these arguments and passes rank 0's output on. Returns
-// the exit code. After a failure the ranks' logs stay in the folder for temporary files.
+// Of a command whose output has no reader any more, as after `| head`: that of a process which
+// SIGPIPE has ended.
+inline constexpr int kReaderGoneExitCode = 141;
+
+// Starts `nproc` ranks of this program with these arguments and passes rank 0's output on. Stops
+// the ranks once that output has no reader. Returns the exit code. After a failure the ranks' logs
+// stay in the folder for temporary files.
 int launch_users(int nproc, const std::vector<std::string>& argv, int threads);
 
 // A folder of this process, removed by the destructor.

@@ -24,6 +24,15 @@ std::string how_it_ended(const RankEnd& end) {
   return format_text("exit code {}", end.status);
 }
 
+// What report_failure() prints where it cannot write a report, as in a folder that was removed.
+// Empty: nothing.
+std::string printed_failure(const RankEnd& end) {
+  const std::string begin = format_text("rank {} on {} failed: ", end.rank, end.host);
+  const auto line = std::find_if(end.last_lines.rbegin(), end.last_lines.rend(),
+                                 [&](const std::string& text) { return text.starts_with(begin); });
+  return line == end.last_lines.rend() ? "" : line->substr(begin.size());
+}
+
 }  // namespace
 
 bool stopped_in_order(const RankEnd& end) {
@@ -38,6 +47,7 @@ const std::string* reported_failure(const RankEnd& end) {
 
 std::string headline(const RankEnd& end) {
   if (const std::string* message = reported_failure(end)) return *message;
+  if (std::string printed = printed_failure(end); !printed.empty()) return printed;
   std::string text = how_it_ended(end);
   if (!end.by_signal && end.status == kInterruptedExitCode) {
     return text + ": a second SIGTERM or SIGINT ended it at once";

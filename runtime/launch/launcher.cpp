@@ -150,7 +150,8 @@ LaunchResult run_launcher(const LaunchRequest& request) {
       common_environment(request, here, port ? port->port() : request.master_port);
   Supervision supervision({.kill_grace = request.kill_grace,
                            .stop_grace = request.stop_grace,
-                           .words_fd = request.agent ? STDIN_FILENO : -1});
+                           .words_fd = request.agent ? STDIN_FILENO : -1,
+                           .ends_with_reader = request.ends_with_reader});
   for (int local_rank = 0; local_rank < here.nproc; ++local_rank) {
     supervision.start(plan_rank(request, common, local_rank));
   }
@@ -158,6 +159,7 @@ LaunchResult run_launcher(const LaunchRequest& request) {
   const RankEnd* failure = failure_of(result);
   LaunchResult outcome = launch_result(result, failure);
   outcome.output_lost = result.output_lost;
+  outcome.reader_gone = result.reader_gone;
   if (failure != nullptr) supervision.say(describe_other_crashes(result.ends, *failure));
   if (request.agent) {
     supervision.say(last_words(result, nullptr));

@@ -34,6 +34,7 @@ struct LaunchRequest {
   int threads = 0;  // launch.threads; 0: OMP_NUM_THREADS of the environment, or the cores divided
   std::chrono::milliseconds kill_grace{3000};   // from SIGTERM to SIGKILL after a failure
   std::chrono::milliseconds stop_grace{10000};  // ... after Ctrl-C, to finish a step
+  bool ends_with_reader = false;  // the ranks are stopped once nobody reads standard output
 };
 
 struct LaunchResult {
@@ -42,6 +43,7 @@ struct LaunchResult {
   int exit_code = 0;
   bool worth_restarting = false;  // a rank failed, all are gone, and it need not fail again
   bool output_lost = false;       // standard output did not take all that the ranks printed
+  bool reader_gone = false;       // ... since its reader had ended
   std::string cause = {};         // "rank 1 on host7 failed: ..."; empty: no rank failed
 };
 

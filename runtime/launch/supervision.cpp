@@ -57,6 +57,7 @@ SuperviseResult Supervision::see_through() {
   screen_.close_line();
   screen_.out().flush_within(kFlushLimitMs);
   result.output_lost = screen_.out().lost();
+  result.reader_gone = screen_.out().reader_gone();
   return result;
 }
 

@@ -215,12 +215,20 @@ void Supervisor::on_output(Rank& rank, Stream& stream) {
     if (rank.plan.agent) chunk = passed = stream.records.feed(chunk);
     if (stream.shown == Shown::kOut) {
       screen_.write_out(without_printed_lines(chunk, rank.plan.printed_lines));
+      stop_without_reader();
     } else if (stream.shown == Shown::kErr) {
       screen_.write_err(without_printed_lines(chunk, rank.plan.printed_lines));
     }
     stream.folder.feed(chunk, lines);
   }
   log_lines(rank, lines);
+}
+
+void Supervisor::stop_without_reader() {
+  if (!options_.ends_with_reader || interrupted_ || !screen_.out().reader_gone()) return;
+  interrupted_ = true;
+  interrupted_at_ = Clock::now();
+  ask_all(options_.stop_grace, kStopWord);
 }
 
 void Supervisor::log_lines(Rank& rank, const std::string& lines) {

@@ -3,6 +3,7 @@
 //
 //   running --a rank fails--> failing: SIGTERM to all, after kill_grace SIGKILL
 //   running --SIGINT, SIGTERM, SIGHUP--> stopping: SIGTERM to all, after stop_grace SIGKILL
+//   running --the reader of standard output ends, ends_with_reader--> stopping
 //   running --a rank stops of itself--> stopping: the ranks agreed on it; after stop_grace SIGKILL
 //   stopping --a rank fails--> failing          stopping --another signal--> SIGKILL at once
 //   stopping --a rank dies of SIGTERM: it had no handler yet--> after kill_grace SIGKILL
@@ -48,6 +49,8 @@ struct SupervisorOptions {
   std::chrono::milliseconds kill_grace{3000};
   std::chrono::milliseconds stop_grace{10000};
   int words_fd = -1;  // an agent's standard input; -1: this is no agent
+  // The ranks are stopped once nobody reads standard output. Otherwise a closed reader is ignored.
+  bool ends_with_reader = false;
 };
 
 struct SuperviseResult {
@@ -56,6 +59,7 @@ struct SuperviseResult {
   std::vector<int> killed;    // ranks that did not end when asked
   std::vector<int> not_gone;  // ranks that the system could not end
   bool output_lost = false;   // standard output did not take all that the ranks printed
+  bool reader_gone = false;   // ... since its reader had ended
 };
 
 class Supervisor {
@@ -88,6 +92,7 @@ class Supervisor {
   void on_words();
   void on_end(Rank& rank);
   void on_output(Rank& rank, Stream& stream);
+  void stop_without_reader();
   void log_lines(Rank& rank, const std::string& lines);
   void relay(const Rank& rank, const std::string& lines);
   void ask_all(std::chrono::milliseconds grace, std::string_view word);

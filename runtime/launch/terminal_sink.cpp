@@ -59,6 +59,7 @@ void TerminalSink::flush() {
     } else {
       broken_ = true;
       lost_ = true;
+      reader_gone_ = errno == EPIPE;
       buffer_.clear();
     }
   }

@@ -22,6 +22,8 @@ class TerminalSink {
   [[nodiscard]] bool pending() const { return !buffer_.empty(); }
   // Whether some output has been lost.
   [[nodiscard]] bool lost() const { return lost_ || pending(); }
+  // Whether the reader was gone when output was written, as `head` is.
+  [[nodiscard]] bool reader_gone() const { return reader_gone_; }
   [[nodiscard]] int fd() const {
     return own_ ? own_.get() : fd_;
   }                                 // poll it for POLLOUT if pending
@@ -34,6 +36,7 @@ class TerminalSink {
   std::string buffer_;
   bool broken_ = false;
   bool lost_ = false;
+  bool reader_gone_ = false;
 };
 
 }  // namespace sluice

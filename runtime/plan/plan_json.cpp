@@ -15,7 +15,7 @@ std::string plan_json(const StepPlan& plan, const Program& program, const Memory
     const TierPlan& of = memory.of(tier);
     Json& row = json["tiers"][std::string(name_of(tier))];
     row["peak"] = of.peak;
-    row["budget"] = of.budget;
+    row["budget"] = of.budget > 0 ? Json(of.budget) : Json(nullptr);
     if (of.nccl > 0) row["nccl_estimate"] = of.nccl;
     row["by_tag"] = Json::object();
     for (const auto& [tag, bytes] : of.by_tag) row["by_tag"][tag] = bytes;

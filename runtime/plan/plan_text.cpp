@@ -32,12 +32,17 @@ std::int64_t bytes_of(const TierPlan& tier, std::string_view tag) {
   return 0;
 }
 
-// Changes that take bytes off a tier, as arguments of the program.
+// Changes that take bytes off a tier, as arguments of the program. Only changes that are valid for
+// this plan (configs/offload_rules.hpp) and that have an effect.
 class Advice {
  public:
   // `of_budget`: the limit is memory.device and not a card's memory, which no setting enlarges.
-  Advice(const StepPlan& plan, bool of_budget)
-      : shape_(plan.shape), decodes_(plan.decoding.has_value()), of_budget_(of_budget) {}
+  Advice(const StepPlan& plan, const MemoryPlan& memory, bool of_budget)
+      : shape_(plan.shape), smaller_step_(memory.budgets.smaller_step), of_budget_(of_budget) {
+    if (!smaller_step_.empty()) return;
+    const bool generates = shape_.frozen && plan.decoding.has_value();
+    smaller_step_ = generates ? "--set model.seq=<fewer>" : "--set train.micro_batch=<fewer>";
+  }
 
   std::string for_tier(Tier tier) {
     switch (tier) {
@@ -48,22 +53,22 @@ class Advice {
         for_host();
         break;
       case Tier::kNvme:
-        if (shape_.placement.optimizer == Tier::kNvme && !shape_.placement.image) {
-          set("offload.host_fraction=<more>");
-        }
-        move_all(Tier::kNvme, "host");
-        if (shape_.placement.image) set("offload.image=false");
-        if (shape_.stage == 0 && shape_.dp > 1) set("zero.stage=1");
-        set("memory.nvme=<more>");
+        for_nvme();
         break;
     }
     return text_;
   }
 
  private:
-  void set(const std::string& change) { text_ += (text_.empty() ? "--set " : ", --set ") + change; }
+  void say(const std::string& argument) { text_ += (text_.empty() ? "" : ", ") + argument; }
+  void set(const std::string& change) { say("--set " + change); }
 
-  // Adds only settings that are valid for this plan (configs/offload_rules.hpp).
+  // A tier of parameters needs groups that do not stay gathered.
+  [[nodiscard]] bool shards_parameters() const {
+    return std::any_of(shape_.groups.begin(), shape_.groups.end(),
+                       [](const GroupShape& group) { return !group.resident; });
+  }
+
   void for_device() {
     const Placement& p = shape_.placement;
     if (shape_.stage < 3 && shape_.dp > 1) set("zero.stage=3");
@@ -73,17 +78,20 @@ class Advice {
     const bool updated_there = p.optimizer == Tier::kDevice;
     if (updated_there) set("offload.optimizer=host");
     if (p.device_fraction > 0) set("offload.device_fraction=0");
-    if (!updated_there && shape_.stage >= 2 && p.gradients == Tier::kDevice) {
+    const bool may_move = !updated_there && p.device_fraction == 0;
+    if (may_move && shape_.stage >= 2 && p.gradients == Tier::kDevice) {
       set("offload.gradients=host");
     }
-    if (!updated_there && shape_.stage == 3 && p.parameters == Tier::kDevice) {
+    if (may_move && shape_.stage == 3 && p.parameters == Tier::kDevice && shards_parameters()) {
       set("offload.parameters=host");
     }
     if (shape_.recompute && p.activations == Tier::kDevice) set("offload.activations=host");
-    if (shape_.dp > 1) set("zero.bucket_bytes=<less>");
+    const std::int64_t least_bucket = 4 * shape_.dp * kAlignElems;
+    if (shape_.dp > 1 && shape_.bucket_bytes > least_bucket) set("zero.bucket_bytes=<less>");
     const bool fetches_ahead = shape_.stage == 3 || p.activations != Tier::kDevice;
     if (fetches_ahead && shape_.prefetch_units > 0) set("zero.prefetch_units=0");
-    set("train.micro_batch=<fewer>");
+    say(smaller_step_);
+    if (of_budget_) set("memory.device=<more>");
   }
 
   // An engine that evaluates or generates has only parameters and the memory of a batch.
@@ -91,7 +99,7 @@ class Advice {
     if (shape_.dtype == DType::kFloat32) set("train.dtype=bf16");
     if (shape_.placement.parameters == Tier::kDevice) set("offload.parameters=host");
     if (shape_.stage == 3 && shape_.prefetch_units > 0) set("zero.prefetch_units=0");
-    set(decodes_ ? "model.seq=<fewer>" : "train.micro_batch=<fewer>");
+    say(smaller_step_);
     if (of_budget_) set("memory.device=<more>");
   }
 
@@ -103,23 +111,36 @@ class Advice {
       set("offload.host_fraction=<less>");
     }
     if (p.optimizer != Tier::kDevice) {
-      set("offload.chunk_bytes=<less>");
+      if (p.chunk_elems > kChunkAlignElems) set("offload.chunk_bytes=<less>");
       if (p.chunk_slots > 1) set("offload.chunks=" + std::to_string(p.chunk_slots / 2));
     }
-    if (uses_nvme(shape_.placement)) set("offload.queue_depth=<fewer>");
+    if (uses_nvme(p) && shape_.store.queue_depth != 1) set("offload.queue_depth=<fewer>");
     set("memory.host=<more>");
   }
 
+  void for_nvme() {
+    const Placement& p = shape_.placement;
+    if (p.optimizer == Tier::kNvme && !p.image) set("offload.host_fraction=<more>");
+    move_all(Tier::kNvme, "host");
+    if (p.image) set("offload.image=false");
+    if (shape_.stage == 0 && shape_.dp > 1) set("zero.stage=1");
+    set("memory.nvme=<more>");
+  }
+
+  // Gradients of replicas are added up in memory, so they cannot be on NVMe.
   void move_all(Tier from, const std::string& to) {
     const Placement& p = shape_.placement;
     if (p.optimizer == from) set("offload.optimizer=" + to);
     if (p.parameters == from) set("offload.parameters=" + to);
-    if (p.gradients == from) set("offload.gradients=" + to);
+    const bool adds_replicas =
+        std::any_of(shape_.groups.begin(), shape_.groups.end(),
+                    [](const GroupShape& group) { return group.add_replicas; });
+    if (p.gradients == from && !(to == "nvme" && adds_replicas)) set("offload.gradients=" + to);
     if (p.activations == from) set("offload.activations=" + to);
   }
 
   const StepShape& shape_;
-  bool decodes_;
+  std::string smaller_step_;
   bool of_budget_;
   std::string text_;
 };
@@ -206,7 +227,7 @@ class Table {
 
 std::string holders_and_advice(const StepPlan& plan, const MemoryPlan& memory) {
   return "\n  largest: " + describe_tags(memory.of(Tier::kDevice)) +
-         "\n  to need less: " + Advice(plan, false).for_tier(Tier::kDevice);
+         "\n  to need less: " + Advice(plan, memory, false).for_tier(Tier::kDevice);
 }
 
 constexpr const char* kOtherUsers = "\n  nvidia-smi lists what else uses the card";
@@ -243,7 +264,7 @@ std::string complaint(const StepPlan& plan, const MemoryPlan& memory, Tier tier)
     text += ", its share of the host's (" + std::to_string(ranks) + " ranks)";
   }
   return text + ".\n  largest: " + describe_tags(need) +
-         "\n  to need less: " + Advice(plan, true).for_tier(tier);
+         "\n  to need less: " + Advice(plan, memory, true).for_tier(tier);
 }
 
 }  // namespace
@@ -331,7 +352,7 @@ void check_device_peak(const StepPlan& plan, const MemoryPlan& memory, std::int6
                     " were beside the plan, which has " + format_bytes(device.peak) +
                     ".\n  largest: " + describe_tags(device) +
                     "\n  to go on: --set memory.device=<more>, " +
-                    Advice(plan, false).for_tier(Tier::kDevice));
+                    Advice(plan, memory, false).for_tier(Tier::kDevice));
 }
 
 }  // namespace sluice

@@ -28,6 +28,9 @@ struct TierBudgets {
   // All memory of the rank's GPU, an upper bound of the allocator's peak. NCCL's estimate does not
   // count: its bound might refuse a run that fits.
   std::int64_t card = 0;
+  // Argument of the program that makes a step smaller. Empty: train.micro_batch, or model.seq where
+  // the rank generates.
+  std::string smaller_step{};
 };
 
 // The memory of a rank on one tier at its peak.

@@ -57,6 +57,10 @@ TEST(CheckpointCommand, InAndOutAndVerified) {
     EXPECT_TRUE(scratch.read("out/" + name) == scratch.read("twice/" + name)) << name;
   }
   EXPECT_EQ(run_program(scratch, "checkpoint export ours -o out").exit_code, 2);
+  const Finished other = run_program(scratch, "checkpoint export out -o fourth");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.output, HasSubstr("out is a Hugging Face folder, which an export would make"));
+  EXPECT_THAT(other.output, HasSubstr("`sluice checkpoint import out -o DIR`"));
 }
 
 TEST(CheckpointCommand, AnImportNeedsAFolderOfItsOwn) {

@@ -74,6 +74,10 @@ TEST_F(Talks, AreLearnedEvaluatedAndAnswered) {
       scratch_, "generate --checkpoint ckpt --chat --temperature 0 --prompt 'colour of the sky'");
   EXPECT_EQ(answer.exit_code, 0) << answer.output;
   EXPECT_NE(answer.output.find("It is red.\n"), std::string::npos) << answer.output;
+  const Finished echo = run_program(
+      scratch_, "generate --checkpoint ckpt --chat --echo --prompt 'colour of the sky'");
+  EXPECT_EQ(echo.exit_code, 2) << echo.output;
+  EXPECT_NE(echo.output.find("--echo excludes --chat"), std::string::npos) << echo.output;
   // Lines of a file from Windows: the first one is empty.
   scratch_.write("ask.txt", "\r\ncolour of the sky\r\n");
   const Finished asked = run_program(

@@ -1,7 +1,9 @@
 // A model that has learned a phrase generates it, on any layout.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "tests/cli/trained_model.hpp"
@@ -17,6 +19,31 @@ TEST_F(Trained, GoesOnWithWhatItLearned) {
       << done.output;
   EXPECT_NE(done.output.find("24 tokens (max_tokens); the prompt's 16 in "), std::string::npos)
       << done.output;
+}
+
+// `head` ends after its first bytes, long before the last token.
+TEST_F(Trained, StopsQuietlyWithoutAReader) {
+  const std::string what = std::string("generate ") + kUse +
+                           "--prompt 'the quick ' --set model.seq=100000 --max-tokens 90000 "
+                           "--ignore-end-of-text > {}/fifo 2> {}/errors.txt";
+  const std::string reader = "cd " + scratch_->path() + " && rm -f fifo && mkfifo fifo && ";
+  for (const char* ranks : {"", " --nproc 2"}) {
+    for (auto* const action : {SIG_DFL, SIG_IGN}) {
+      ASSERT_EQ(std::system((reader + "(timeout 100 head -c 10 fifo > seen.txt &)").c_str()), 0);
+      ::signal(SIGPIPE, action);
+      const Finished done = run(what + ranks);
+      ::signal(SIGPIPE, SIG_DFL);
+      const std::string errors = scratch_->read("errors.txt");
+      EXPECT_EQ(done.exit_code, 141) << ranks << errors;
+      EXPECT_EQ(scratch_->read("seen.txt").size(), 10U) << ranks << errors;
+      EXPECT_EQ(errors.find("cannot write"), std::string::npos) << errors;
+    }
+  }
+}
+
+TEST_F(Trained, ToTalkNeedsATemplate) {
+  expect_error("generate --checkpoint ckpt --chat --prompt a", 2,
+               "neither the model nor its tokenizer has one; give --template PATH");
 }
 
 TEST_F(Trained, SaysTheSameOnEveryLayout) {

@@ -279,6 +279,29 @@ TEST(Plan, CountsWhatLibrariesTakeOnTheProfilesCard) {
             (132 - 108) * kCopy + 32 * kMiB - 8 * kMiB - kMiB / 8);
 }
 
+TEST(Plan, AVocabularyMustHoldTheTokenizersIds) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const std::string small = " --profile cpu --set model.vocab=200";
+  const Finished refused = run_program(scratch, "plan tiny.yaml" + small);
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_NE(
+      refused.output.find("model.vocab: 200 is less than the 257 ids of the data's tokenizer"),
+      std::string::npos)
+      << refused.output;
+  EXPECT_EQ(run_program(scratch, "plan tiny.yaml --set data.tokenizer=bpe:300" + small).exit_code,
+            2);
+  // A tokenizer of another machine is not here to be compared.
+  EXPECT_EQ(
+      run_program(scratch, "plan tiny.yaml --set data.tokenizer=/elsewhere" + small).exit_code, 0);
+  EXPECT_EQ(run_program(scratch, "plan tiny.yaml --set data.text=[]" + small).exit_code, 0);
+  const Finished open = run_program(scratch, "plan tiny.yaml --profile cpu --set data.text=[]");
+  EXPECT_EQ(open.exit_code, 2) << open.output;
+  EXPECT_NE(open.output.find("no data is named whose tokenizer would give the vocabulary"),
+            std::string::npos)
+      << open.output;
+}
+
 TEST(Plan, MistakesAreUsageErrors) {
   const Scratch scratch;
   write_tiny(scratch);

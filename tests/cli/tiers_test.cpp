@@ -32,6 +32,7 @@ class Tiers : public ::testing::Test {
 
 TEST_F(Tiers, WhereStatesLiveChangesNoBit) {
   ASSERT_EQ(train("device", kShort).exit_code, 0);
+  EXPECT_TRUE(plan("device")["tiers"]["device"]["budget"].is_null());
   const std::string expected = scratch_.curve("device");
   for (const std::string tier : {"host", "nvme"}) {
     const Finished run = train(tier, kShort + everything_on(tier));

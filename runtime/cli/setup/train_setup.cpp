@@ -14,6 +14,7 @@
 #include "runtime/data/data_sets.hpp"
 #include "runtime/data/tokenizer/learned_options.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
+#include "runtime/data/tokenizer/tokenizer_source.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/plan/nccl_memory.hpp"
 #include "runtime/plan/plan_text.hpp"
@@ -50,6 +51,20 @@ std::int64_t peak_of(const Planned& planned) {
 
 constexpr const char* kRunFiles[] = {"/config.yaml", "/plan.json"};
 constexpr const char* kWaiting = ".next";  // behind the name of a file that no rank has accepted
+
+// Ids of the tokenizer that the data's text needs. nullopt: the data needs none, or the tokenizer's
+// files are not here: a plan may be another machine's.
+std::optional<std::int64_t> planned_ids(const DataOptions& data) {
+  const bool has_tokenizer = reads_text(data) || data.tokenizer != "bytes";
+  if (!data.names_training() || !has_tokenizer) return std::nullopt;
+  if (const auto learned = learned_vocab(data.tokenizer)) return learned;
+  try {
+    (void)find_tokenizer(data.tokenizer);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return make_tokenizer(data.tokenizer)->vocab_size();
+}
 
 void drop_run_files(const std::string& output_dir) {
   std::error_code ignored;
@@ -187,12 +202,19 @@ void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab, const Toke
 
 void settle_planned_vocabulary(LoadedConfig& config) {
   std::int64_t& vocab = config.run.model.vocab;
-  if (vocab > 0) return;
   const DataOptions& data = config.run.data;
+  if (vocab > 0) {
+    if (const auto ids = planned_ids(data)) settle_vocabulary(config, *ids);
+    return;
+  }
   if (!reads_text(data) && data.tokenizer == "bytes") {
-    throw ConfigError(config.place("model.vocab") +
-                      ": model.vocab: a plan does not read the data to find their largest token; "
-                      "give the vocabulary");
+    throw ConfigError(config.place("model.vocab") + ": model.vocab: " +
+                      (data.names_training()
+                           ? "a plan does not read the data to find their largest token; give the "
+                             "vocabulary"
+                           : "no data is named whose tokenizer would give the vocabulary; give "
+                             "model.vocab, or name the data in data.text, data.train, data.blend "
+                             "or data.sft"));
   }
   if (const auto learned = learned_vocab(data.tokenizer)) {
     vocab = *learned;

@@ -111,6 +111,23 @@ TEST(Verbosity, IsOneOrTheOther) {
   EXPECT_NE(refusal("schema --quiet"), "");  // has no log
 }
 
+TEST(Options, AreGivenOnceBesideThoseThatRepeat) {
+  const std::vector<std::vector<std::string>> rows = {
+      {"train", "a.yaml", "--resume", "never", "--resume", "auto"},
+      {"train", "a.yaml", "--nproc", "1", "--nproc", "2"},
+      {"generate", "--prompt-file", "a", "--prompt-file", "b"},
+      {"generate", "--prompt", "a", "--prompt", "b"}};
+  for (const std::vector<std::string>& row : rows) {
+    ProgramArguments program;
+    EXPECT_THROW(program.app.parse(std::vector<std::string>(row.rbegin(), row.rend())),
+                 CLI::ArgumentMismatch)
+        << row.back();
+  }
+  ProgramArguments program;
+  program.app.parse(std::vector<std::string>{"b=2", "--set", "a=1", "--set", "a.yaml", "train"});
+  EXPECT_EQ(program.args.train.overrides, (std::vector<std::string>{"a=1", "b=2"}));
+}
+
 TEST(Version, NamesWhatTheProgramIsMadeOf) {
   const std::string text = version_text();
   EXPECT_THAT(text,

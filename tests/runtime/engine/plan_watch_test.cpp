@@ -269,6 +269,63 @@ TEST(DevicePeak, AdviceForAnEngineWithoutAnOptimizer) {
             "to need less: --set offload.parameters=host, --set train.micro_batch=<fewer>");
 }
 
+std::string advice_on(const StepPlan& plan, Tier tier, const std::string& smaller_step = "") {
+  MemoryPlan memory;
+  memory.budgets.smaller_step = smaller_step;
+  memory.tiers[static_cast<std::size_t>(tier)] = {
+      .by_tag = {{"moments", 700}}, .peak = 1000, .budget = 900};
+  try {
+    check_budget(plan, memory);
+  } catch (const BudgetError& error) {
+    const std::string text = error.what();
+    return text.substr(text.find("to need less: "));
+  }
+  return "";
+}
+
+// A key at its limit, or one that the plan does not read, is no advice.
+TEST(DevicePeak, AdviceCanBeFollowed) {
+  StepPlan plan;
+  plan.shape.dtype = DType::kBFloat16;
+  plan.shape.recompute = true;
+  plan.shape.stage = 3;
+  plan.shape.dp = 2;
+  plan.shape.bucket_bytes = 1;  // less than the least that a reduction has
+  plan.shape.prefetch_units = 0;
+  plan.shape.placement.optimizer = Tier::kHost;
+  plan.shape.placement.activations = Tier::kHost;
+  plan.shape.groups = {{.elems = 64, .shard_elems = 32, .resident = true}};
+  EXPECT_EQ(advice_on(plan, Tier::kDevice, "--set model.seq=<fewer>"),
+            "to need less: --set offload.gradients=host, --set model.seq=<fewer>, --set "
+            "memory.device=<more>");
+  plan.shape.groups.front().resident = false;
+  plan.shape.bucket_bytes = 1 << 20;
+  EXPECT_EQ(
+      advice_on(plan, Tier::kDevice),
+      "to need less: --set offload.gradients=host, --set offload.parameters=host, --set "
+      "zero.bucket_bytes=<less>, --set train.micro_batch=<fewer>, --set memory.device=<more>");
+  plan.shape.placement.device_fraction = 0.5;  // gradients and parameters cannot move beside it
+  EXPECT_EQ(advice_on(plan, Tier::kDevice).find("offload.gradients"), std::string::npos);
+}
+
+TEST(HostPeak, AdviceCanBeFollowed) {
+  StepPlan plan;
+  plan.shape.groups = {{.elems = 64, .shard_elems = 64, .add_replicas = true}};
+  Placement& placement = plan.shape.placement;
+  placement.optimizer = placement.gradients = Tier::kHost;
+  placement.chunk_elems = kChunkAlignElems;
+  placement.chunk_slots = 1;
+  EXPECT_EQ(advice_on(plan, Tier::kHost),
+            "to need less: --set offload.optimizer=nvme, --set memory.host=<more>");
+  plan.shape.frozen = true;  // generates: no optimizer, no chunks
+  placement = {.parameters = Tier::kHost};
+  EXPECT_EQ(advice_on(plan, Tier::kHost),
+            "to need less: --set offload.parameters=nvme, --set memory.host=<more>");
+  placement = {.parameters = Tier::kNvme};
+  EXPECT_EQ(advice_on(plan, Tier::kNvme),
+            "to need less: --set offload.parameters=host, --set memory.nvme=<more>");
+}
+
 // In the launcher, before any rank asks what is free.
 TEST(DevicePeak, AboveAllThatTheCardHasIsRefusedWithoutABudget) {
   StepPlan plan;

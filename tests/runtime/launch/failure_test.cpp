@@ -50,6 +50,16 @@ TEST(Failure, WhatARankTellsAfterItWasAskedToStopIsNoStop) {
   EXPECT_FALSE(launch_result(asked, &unsaved).worth_restarting);
 }
 
+// A rank whose report cannot be written, since its folder was removed, prints the message.
+TEST(Failure, AMessageWithoutAReportIsInTheRanksOutput) {
+  RankEnd end = exited(1, 4, 1);
+  EXPECT_NE(describe_failure(end).find("exit code 4, without a message"), std::string::npos);
+  end.last_lines = {"the error report was not written: cannot create run/rank-1.error.json",
+                    "rank 1 on host7 failed: cannot open run/metrics.jsonl: no such folder"};
+  EXPECT_EQ(failure_text(end),
+            "rank 1 on host7 failed: cannot open run/metrics.jsonl: no such folder");
+}
+
 // It may be the cause of what the first failure reports, and has removed none of its files.
 TEST(Failure, ACrashBesideTheFirstFailureIsNamed) {
   const std::vector<RankEnd> ends = {reported(exited(0, 4, 1), false, 1), died(1, SIGSEGV, 2, true),

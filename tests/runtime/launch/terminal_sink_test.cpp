@@ -53,6 +53,24 @@ TEST(TerminalSink, SaysThatOutputWasLost) {
   EXPECT_TRUE(sink.lost());
 }
 
+TEST(TerminalSink, KnowsAReaderThatHasEnded) {
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_NE(::signal(SIGPIPE, SIG_IGN), SIG_ERR);
+  const Descriptor write_end(ends[1]);
+  TerminalSink sink(write_end.get());
+  sink.write("read");
+  EXPECT_FALSE(sink.reader_gone());
+  ::close(ends[0]);
+  sink.write("not read");
+  EXPECT_TRUE(sink.reader_gone());
+  const Descriptor full(::open("/dev/full", O_WRONLY));
+  TerminalSink disk(full.get());
+  disk.write("a result");
+  EXPECT_TRUE(disk.lost());
+  EXPECT_FALSE(disk.reader_gone());
+}
+
 TEST(TerminalSink, FlushHasALimit) {
   int ends[2] = {-1, -1};
   ASSERT_EQ(::pipe(ends), 0);
