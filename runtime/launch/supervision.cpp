@@ -79,8 +79,10 @@ const RankEnd* failure_of(const SuperviseResult& result) {
 
 LaunchResult launch_result(const SuperviseResult& result, const RankEnd* failure) {
   // Ranks that had done all their work before they saw the stop have finished.
-  const bool all_done = std::ranges::all_of(
-      result.ends, [](const RankEnd& end) { return classify(end) == EndClass::kDone; });
+  const bool all_done =
+      !result.ends.empty() && std::ranges::all_of(result.ends, [](const auto& end) {
+        return classify(end) == EndClass::kDone;
+      });
   if (all_done && result.not_gone.empty()) return {.exit_code = 0};
   const std::string cause = failure == nullptr ? "" : failure_text(*failure);
   if (result.interrupted) {

@@ -260,7 +260,7 @@ class Trainer {
     stands_.learning_rate = input.lr;
     saver_.note(stands_);
     const bool last = step == options_.engine.train.steps;
-    const bool asked = RunSaver::says_stop(result.vote);
+    const bool asked = RunSaver::says_stop(result.vote) || (last && any_rank_stops(comm_));
     // The launcher waits for the save of a stop, not for an evaluation.
     if (last && asked) (void)report_.count_save([&] { return saver_.finish(stands_, false); });
     bool stop = asked && !last;  // a run whose steps are all done is finished

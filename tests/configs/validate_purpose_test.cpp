@@ -44,7 +44,7 @@ TEST_F(ValidatePurpose, AUseNamesTheParametersTierBeforeTheDrive) {
     }
     return std::string();
   };
-  const std::string drive = "\"/no/such/drive/x\" cannot be made";
+  const std::string drive = "'/no/such/drive/x' cannot be made";
   EXPECT_NE(message_for(Purpose::kUse)
                 .find("offload.nvme_path: --set offload.parameters=device (or host) reads the "
                       "model without the folder: " +

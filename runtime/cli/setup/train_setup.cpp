@@ -204,6 +204,7 @@ void settle_planned_vocabulary(LoadedConfig& config) {
   std::int64_t& vocab = config.run.model.vocab;
   const DataOptions& data = config.run.data;
   if (vocab > 0) {
+    if (!config.origins.contains("data.tokenizer")) return;  // a folder may lack a tokenizer
     if (const auto ids = planned_ids(data)) settle_vocabulary(config, *ids);
     return;
   }

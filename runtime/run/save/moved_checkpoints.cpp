@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "runtime/checkpoint/io/checkpoint_catalog.hpp"
@@ -18,7 +19,11 @@ bool is_moved_name(const std::string& name, const std::string& base) {
 }
 
 struct MovedCheckpoint {
-  std::string path, saved_at;  // saved_at: UTC, whose order as text is that of time
+  std::string path, saved_at;  // saved_at: UTC to the second, whose order as text is that of time
+  std::size_t digits = 0;      // of the folder's number
+  std::string folder;
+
+  [[nodiscard]] auto order() const { return std::tie(saved_at, digits, folder); }
 };
 
 std::optional<MovedCheckpoint> newest_in(FileSystem& files, const std::string& dir) {
@@ -26,7 +31,7 @@ std::optional<MovedCheckpoint> newest_in(FileSystem& files, const std::string& d
     const std::optional<std::string> path = newest_complete(files, dir, Trust::kManifest).path;
     if (!path) return std::nullopt;
     const Checkpoint checkpoint = open_checkpoint(files, *path, OpenCheck::kManifest);
-    return MovedCheckpoint{*path, checkpoint.manifest().saved_at};
+    return MovedCheckpoint{.path = *path, .saved_at = checkpoint.manifest().saved_at};
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -44,8 +49,11 @@ std::string newest_moved_checkpoint(FileSystem& files, const std::string& dir) {
   for (fs::directory_iterator at(parent, failed), end; !failed && at != end; at.increment(failed)) {
     const std::string name = at->path().filename().string();
     if (!is_moved_name(name, base.filename().string())) continue;
-    const auto found = newest_in(files, (base.parent_path() / name).string());
-    if (found && found->saved_at > newest.saved_at) newest = *found;
+    std::optional<MovedCheckpoint> found = newest_in(files, (base.parent_path() / name).string());
+    if (!found) continue;
+    found->digits = name.size();
+    found->folder = name;
+    if (found->order() > newest.order()) newest = *found;
   }
   return newest.path;
 }
