@@ -57,7 +57,7 @@ TEST(HostsHere, AHostWithoutTheWorkingFolderEndsTheRunWithoutARestart) {
             std::string::npos)
       << run.output;
   EXPECT_NE(run.output.find("every host needs at the same path the program "), std::string::npos);
-  EXPECT_NE(run.output.find("and the working folder " + scratch.path()), std::string::npos);
+  EXPECT_NE(run.output.find("and the working folder /"), std::string::npos);
   EXPECT_EQ(run.output.find("(launch.max_restarts)"), std::string::npos) << run.output;
 }
 
@@ -68,7 +68,7 @@ TEST(HostsHere, ALauncherElsewhereLeavesTheDevicesToTheRanks) {
   const Scratch scratch;
   const Finished run = train_elsewhere(scratch, kRunHere, "--set train.dtype=bf16");
   EXPECT_EQ(run.exit_code, 0) << run.output;
-  EXPECT_NE(run.output.find("; 2 ranks, ZeRO"), std::string::npos) << run.output;
+  EXPECT_NE(run.output.find("; 2 CPU ranks, ZeRO"), std::string::npos) << run.output;
   EXPECT_EQ(scratch.metrics("run").size(), 8U);
   const std::size_t products = run.output.find("matrix products: ");
   EXPECT_NE(products, std::string::npos) << "rank 0 settles train.matmul\n" << run.output;

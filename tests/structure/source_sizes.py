@@ -16,7 +16,6 @@ LINES, FILES, PRIVATE = 400, 45, 25
 LONG_SOURCES = {
     "tests/offload/nvme_image_test.cpp": 468,
     "tests/parallel/host_test.cpp": 485,
-    "tests/runtime/engine/image_test.cpp": 422,
     "tests/runtime/engine/resume_test.cpp": 409,
 }
 LARGE_FOLDERS = {}

@@ -21,8 +21,8 @@ struct ImageRequest {
   bool spare = false;
   std::int64_t checkpoint = -1;  // step of the newest; an older image is not taken
   // Called before an image is removed for a checkpoint: reads the checkpoints' contents and returns
-  // the step of the newest whole one; -1: none. With look false: throws if the named one is damaged.
-  // Collective. Empty: contents are not read.
+  // the step of the newest whole one; -1: none. With look false: throws if the named one is
+  // damaged. Collective. Empty: contents are not read.
   std::function<std::int64_t()> read_checkpoint;
 };
 

@@ -1,4 +1,4 @@
-#include "tests/runtime/engine/image_life.hpp"
+#include "tests/runtime/engine/image/image_life.hpp"
 
 #include <gtest/gtest.h>
 

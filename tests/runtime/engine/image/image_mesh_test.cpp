@@ -13,7 +13,7 @@
 #include "base/error.hpp"
 #include "offload/io_backend.hpp"
 #include "runtime/plan/plan_text.hpp"
-#include "tests/runtime/engine/image_life.hpp"
+#include "tests/runtime/engine/image/image_life.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 
 namespace sluice::testing {
