@@ -60,7 +60,7 @@ def check_launcher_elsewhere(place):
     """A launcher without GPUs, on none of the hosts: the ranks run on the host's cards and check their plans against the budgets."""
     (place.folder / "elsewhere-hosts").write_text("elsewhere slots=2\n", encoding="ascii")
     found = []
-    for name, budget, code, words in (("elsewhere", "4GiB", 0, "; 2 ranks, ZeRO"),
+    for name, budget, code, words in (("elsewhere", "4GiB", 0, "; 2 GPU ranks, ZeRO"),
                                       ("elsewhere-budget", "150MiB", 3, " failed: memory.device: a step needs ")):
         # The stand-in for ssh: this machine, with the null GPUs that the launcher does not see.
         cards = training.null_gpu.environment(place.args.libraries, 2, None, place.folder / name / "report")
