@@ -19,9 +19,10 @@ bool is_moved_name(const std::string& name, const std::string& base) {
 }
 
 struct MovedCheckpoint {
-  std::string path, saved_at;  // saved_at: UTC to the second, whose order as text is that of time
-  std::size_t digits = 0;      // of the folder's number
-  std::string folder;
+  std::string path{};
+  std::string saved_at{};  // UTC to the second: the order of these texts is that of time
+  std::size_t digits = 0;  // of the folder's name: a longer one has a larger number
+  std::string folder{};
 
   [[nodiscard]] auto order() const { return std::tie(saved_at, digits, folder); }
 };
