@@ -204,7 +204,8 @@ void settle_planned_vocabulary(LoadedConfig& config) {
   std::int64_t& vocab = config.run.model.vocab;
   const DataOptions& data = config.run.data;
   if (vocab > 0) {
-    if (!config.origins.contains("data.tokenizer")) return;  // a folder may lack a tokenizer
+    // A folder may lack the tokenizer, which data.tokenizer then names for a run.
+    if (!config.run.model.from.empty() && !config.origins.contains("data.tokenizer")) return;
     if (const auto ids = planned_ids(data)) settle_vocabulary(config, *ids);
     return;
   }
